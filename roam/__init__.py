@@ -1,0 +1,26 @@
+"""ROAM distilled: long-term agent memory managed by a small relation classifier instead of LLM calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roam.records import Decision, Hit, Judgement, Observation, Pair, Role, SearchResult, View
+from roam.relations import PRIORITY, RELATIONS, Relation
+
+if TYPE_CHECKING:
+    from roam.memory import Memory
+
+__all__ = [
+    "PRIORITY", "RELATIONS", "Decision", "Hit", "Judgement", "Memory", "Observation", "Pair", "Relation", "Role",
+    "SearchResult", "View",
+]  # fmt: skip
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    # Memory pulls in storage and vector search; importing it lazily keeps `import roam` fast.
+    if name == "Memory":
+        from roam.memory import Memory
+
+        return Memory
+    raise AttributeError(f"module 'roam' has no attribute {name!r}")
