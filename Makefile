@@ -1,0 +1,57 @@
+# make run            the main job: install, train, evaluate, fill a store, print one page (QUICK=1: a smoke run)
+# make test|lint      what .ci/run runs
+# make bench          speed of the write path and of search on this machine
+# Variables: VENV=.venv  PYTHON=python3  CPU=1 (torch wheel without CUDA)  TORCH=torch==2.13.0  OUT=reports/run  RUN=runs/minilm
+
+VENV   ?= .venv
+PYTHON ?= python3
+TORCH  ?= torch==2.13.0
+OUT    ?= reports/run
+RUN    ?= runs/minilm
+CONFIG ?= configs/relation/minilm.yaml
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+
+# On Linux the default torch wheel carries CUDA (several GB); CPU=1 takes the small one.
+TORCH_FLAGS := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu,)
+QUICK_TRAIN := $(if $(QUICK),epochs=1 limit=1200,)
+QUICK_EVAL  := $(if $(QUICK),--quick,)
+QUICK_DEMO  := $(if $(QUICK),--limit 80,)
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test lint format bench clean
+
+help:
+	@sed -n '/^#/!q;s/^# //p' Makefile
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install $(TORCH_FLAGS) "$(TORCH)"
+	$(PY) -m pip install -c constraints.txt -e ".[train,eval,dev]"
+	touch $(STAMP)
+
+install: $(STAMP)
+
+run: install
+	$(PY) -m data.build
+	$(PY) -m training.relation $(CONFIG) run_dir=$(RUN) $(QUICK_TRAIN)
+	$(PY) -m eval.relation --adapter $(RUN)/adapter --pairs data/relation_test_843.jsonl --out $(OUT)/relation $(QUICK_EVAL)
+	$(PY) -m eval.demo --adapter $(RUN)/adapter --report $(OUT)/relation --out $(OUT)/demo $(QUICK_DEMO)
+
+test: install
+	$(PY) -m pytest
+
+lint: install
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: install
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: install
+	$(PY) scripts/bench.py
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache
