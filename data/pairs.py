@@ -16,6 +16,7 @@ import io
 import json
 import math
 import os
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -27,7 +28,6 @@ from data.rows import (
     Row,
     check_text,
     is_csv,
-    normalise_text,
     raise_problems,
     read_csv,
     read_jsonl,
@@ -76,6 +76,11 @@ class LabelledPair:
     line: int | None = field(default=None, compare=False)
 
 
+def normalise_text(text: str) -> str:
+    """`text` as compared between rows: Unicode NFC, runs of whitespace as one space, case folded."""
+    return " ".join(unicodedata.normalize("NFC", text).split()).casefold()
+
+
 def read_pairs(path: str | Path, *, strict: bool = True) -> list[LabelledPair]:
     """Pairs of a JSONL or CSV file, in file order, texts without outer whitespace.
 
@@ -107,7 +112,7 @@ def scan_pairs(path: str | Path) -> tuple[list[LabelledPair], list[Problem]]:
 
 
 def write_pairs(path: str | Path, pairs: Iterable[LabelledPair]) -> None:
-    """Write `pairs` as JSONL (CSV when the suffix is .csv or .tsv), replacing the file at once; unset fields stay out."""
+    """Write `pairs` as JSONL, or as CSV by suffix, replacing the file at once; unset fields are left out."""
     path = Path(path)
     records = [_record(pair) for pair in pairs]
     if path.suffix.lower() in CSV_SUFFIXES:

@@ -46,11 +46,6 @@ class Row:
     values: dict[str, object]
 
 
-def normalise_text(text: str) -> str:
-    """`text` as compared between rows: Unicode NFC, runs of whitespace as one space, case folded."""
-    return " ".join(unicodedata.normalize("NFC", text).split()).casefold()
-
-
 def read_source(path: str | Path) -> str:
     """The text of a UTF-8 file with or without a byte-order mark; `DataError` when it cannot be read as such."""
     try:
