@@ -1,0 +1,8 @@
+"""View fusion: what a Primary says after an update (paper section 2.2.2; convention in data/FUSION.md)."""
+
+from __future__ import annotations
+
+from roam.fusion.chain import Chain, parse_chain
+from roam.fusion.deterministic import DeterministicFuser
+
+__all__ = ["Chain", "DeterministicFuser", "parse_chain"]

@@ -1,0 +1,123 @@
+"""The rule-based fuser (paper equation 9; the convention is data/FUSION.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from roam.errors import InputError
+from roam.fusion.chain import parse_chain
+from roam.fusion.conflict import Timed, date_of, fuse_conflict
+from roam.fusion.grammar import third_person
+from roam.fusion.text import close, content_set, names, normalised, numbers, overlap, split_segments, tidy
+from roam.records import FusionRequest
+from roam.relations import Relation
+
+_MOST_COMBINATIONS: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """One input taken apart: its segments in order and which of them is fused."""
+
+    segments: tuple[str, ...]
+    main: int
+    date: str | None
+
+    def timed(self) -> Timed:
+        segment = self.segments[self.main]
+        return Timed(segment, parse_chain(segment), self.date)
+
+
+class DeterministicFuser:
+    """Fuses by rules alone: no model, no network, same input, same view."""
+
+    name = "deterministic"
+
+    def fuse(self, requests: Sequence[FusionRequest]) -> list[str]:
+        """Return one view a request: one line, never empty.
+
+        Raises `InputError` for a request without any text, or with relation IND, which fuses nothing.
+        """
+        return [_fuse_one(request) for request in requests]
+
+
+def _fuse_one(request: FusionRequest) -> str:
+    relation = request.relation
+    if relation is Relation.IND:
+        raise InputError("relation IND fuses nothing: use one of EQV, OSN, NSO, CON, or keep the text as its own view")
+    texts = [item for item in request.inputs if split_segments(item.text)]
+    if not texts:
+        raise InputError("a fusion request without any text: give at least one non-empty input")
+    survivor = _survivor(request)
+    pieces = [tuple(third_person(segment) for segment in split_segments(item.text)) for item in texts]
+    mains = _mains(pieces)
+    parts = [
+        _Parts(segments, main, date_of(item.time)) for segments, main, item in zip(pieces, mains, texts, strict=True)
+    ]
+    fused = _fused_segments(relation, parts, survivor)
+    return _render(fused, parts)
+
+
+def _survivor(request: FusionRequest) -> int:
+    if not 0 <= request.survivor < len(request.inputs):
+        raise InputError(f"survivor {request.survivor}: the request has inputs 0 to {len(request.inputs) - 1}")
+    empty_before = sum(not split_segments(item.text) for item in request.inputs[: request.survivor])
+    return max(0, request.survivor - empty_before)
+
+
+def _mains(pieces: Sequence[tuple[str, ...]]) -> tuple[int, ...]:
+    """Which segment of each input is the fused one: those that share most words; ties go to the first segments."""
+    if all(len(segments) == 1 for segments in pieces):
+        return (0,) * len(pieces)
+    size = 1
+    for segments in pieces:
+        size *= len(segments)
+    if size > _MOST_COMBINATIONS:
+        return (0,) * len(pieces)
+    best, best_score = (0,) * len(pieces), -1.0
+    for choice in product(*(range(len(segments)) for segments in pieces)):
+        chosen = [segments[index] for segments, index in zip(pieces, choice, strict=True)]
+        score = sum(overlap(a, b) for i, a in enumerate(chosen) for b in chosen[i + 1 :])
+        score -= 0.01 * sum(choice)
+        if score > best_score:
+            best, best_score = choice, score
+    return best
+
+
+def _fused_segments(relation: Relation, parts: Sequence[_Parts], survivor: int) -> list[str]:
+    timed = [part.timed() for part in parts]
+    if len({normalised(item.segment) for item in timed}) == 1:
+        return [timed[0].segment]
+    if relation is Relation.CON:
+        return [fuse_conflict(timed)]
+    chains = [item for item in timed if item.chain]
+    if chains:
+        added = [timed[survivor].segment] if relation is Relation.OSN and not timed[survivor].chain else []
+        return [chains[0].segment, *added]
+    if relation is Relation.EQV:
+        return [_most_detailed(timed)]
+    return [timed[survivor].segment]
+
+
+def _most_detailed(timed: Sequence[Timed]) -> str:
+    """The input that holds the most: numbers and names first, then content words; ties go to the first."""
+
+    def richness(segment: str) -> tuple[int, int]:
+        return len(numbers(segment) | names(segment)), len(content_set(segment))
+
+    best = max(range(len(timed)), key=lambda index: (richness(timed[index].segment), -index))
+    return timed[best].segment
+
+
+def _render(fused: Sequence[str], parts: Sequence[_Parts]) -> str:
+    segments = list(fused)
+    seen = {normalised(segment) for segment in fused}
+    for part in parts:
+        for index, segment in enumerate(part.segments):
+            if index != part.main and normalised(segment) not in seen:
+                seen.add(normalised(segment))
+                segments.append(segment)
+    return close(tidy("; ".join(segments)))

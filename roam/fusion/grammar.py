@@ -1,0 +1,176 @@
+"""Subjects, first person and tense of short English statements."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from roam.fusion.lexicon import (
+    ADVERBS,
+    COORDINATED,
+    MODALS,
+    NOT_VERBS,
+    PAST,
+    PAST_BASE,
+    SAME_IN_PAST,
+    THIRD,
+    UNCHANGING,
+)
+
+_SUBJECT = re.compile(r"^(?P<subject>(?:[Tt]he )?[Uu]ser|I)\b(?!')\s+(?P<rest>.+)$")
+_FIRST_CONTRACTION = re.compile(r"^I['’](?P<verb>m|ve|d|ll)\s+(?P<rest>.+)$")
+_OWNED = re.compile(r"^(?P<owner>(?:[Tt]he )?[Uu]ser['’]s|[Mm]y)\s+(?P<rest>.+)$")
+_NAME_OWNED = re.compile(r"^(?P<owner>[A-Z][\w-]+['’]s?)\s+(?P<rest>[a-z0-9].*)$")
+_NAME = re.compile(r"^(?P<subject>[A-Z][\w-]*[a-z](?: (?:[A-Z][\w-]*|(?:de|van|von|al|bin)))*)\s+(?P<rest>[a-z].*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A plain statement: `subject` as written ("" when there is none), the predicate, and whose fact it is.
+
+    `owner` is the head prefix of a chain about it ("The user's", "User's", "Maya's"); `noun` is the possessed thing
+    when the subject is one ("dog" in "User's dog eats Purina"), else "".
+    """
+
+    text: str
+    subject: str
+    owner: str
+    noun: str
+    predicate: str
+
+
+def third_person(text: str) -> str:
+    """Turn a first-person statement into one about "The user"; every other text is returned as it is."""
+    contraction = _FIRST_CONTRACTION.match(text)
+    if contraction:
+        verb = {"m": "is", "ve": "has", "d": "would", "ll": "will"}[contraction["verb"]]
+        return f"The user {verb} {_first_to_they(contraction['rest'])}"
+    if re.match(r"^I\s", text):
+        return f"The user {_first_to_they(_conjugate(text[2:].strip()))}"
+    if re.match(r"^My\s", text):
+        return f"The user's {_first_to_they(text[3:].strip())}"
+    if _STARTS_LOWER_FIRST.search(text):
+        return _first_to_they(text)
+    return text
+
+
+_STARTS_LOWER_FIRST = re.compile(r"\b(?:my|I)\b")
+_FIRST_WORDS: Final = (
+    (r"\bI['’]m\b", "they're"), (r"\bI['’]ve\b", "they've"), (r"\bI['’]d\b", "they'd"), (r"\bI['’]ll\b", "they'll"),
+    (r"\bI am\b", "they are"), (r"\bI was\b", "they were"), (r"\bI(?=[ ,])(?! of\b)", "they"),
+    (r"\bmyself\b", "themselves"),
+    (r"\bmine\b", "theirs"), (r"\bmy\b", "their"), (r"\bme\b", "them"),
+)  # fmt: skip
+
+
+def _first_to_they(text: str) -> str:
+    pieces = text.split('"')  # quoted words are somebody's own and stay
+    for index in range(0, len(pieces), 2):
+        for pattern, replacement in _FIRST_WORDS:
+            pieces[index] = re.sub(pattern, replacement, pieces[index])
+    return '"'.join(pieces)
+
+
+def _conjugate(predicate: str) -> str:
+    tokens = predicate.split(" ")
+    for index, token in enumerate(tokens):
+        if token.lower() in ADVERBS:
+            continue
+        tokens[index] = _third(token)
+        break
+    for index in range(1, len(tokens) - 1):
+        if tokens[index] in ("and", "but") and tokens[index + 1] in COORDINATED:
+            tokens[index + 1] = _third(tokens[index + 1])
+    return " ".join(tokens)
+
+
+def _third(verb: str) -> str:
+    if verb in THIRD:
+        return THIRD[verb]
+    known_past = verb in PAST_BASE and verb not in SAME_IN_PAST
+    if verb in MODALS or known_past or (verb.endswith("ed") and verb not in ("need", "feed")):
+        return verb
+    if verb.endswith(("s", "sh", "ch", "x", "z")) or (verb.endswith("o") and len(verb) > 2):
+        return verb + "es"
+    if verb.endswith("y") and verb[-2:-1] not in "aeiou":
+        return verb[:-1] + "ies"
+    return verb + "s"
+
+
+def read(text: str) -> Statement:
+    """Split a statement (any person, no closing period) into subject and predicate."""
+    text = third_person(text)
+    if match := _OWNED.match(text):
+        owner = _capital(match["owner"])
+        noun, predicate = _split_owned(match["rest"])
+        return Statement(text, f"{match['owner']} {noun}".strip(), owner, noun, predicate)
+    if match := _SUBJECT.match(text):
+        return Statement(text, match["subject"], f"{_capital(match['subject'])}'s", "", match["rest"])
+    if match := _NAME_OWNED.match(text):
+        noun, predicate = _split_owned(match["rest"])
+        if predicate:
+            return Statement(text, f"{match['owner']} {noun}", match["owner"], noun, predicate)
+    if (match := _NAME.match(text)) and _is_verb(match["rest"]) and not _is_verb(text):
+        name = match["subject"]
+        return Statement(text, name, name + "'s", "", match["rest"])
+    return Statement(text, "", "The user's", "", text)
+
+
+_OWNED_VERB = re.compile(
+    r"^(?P<noun>.+?) (?P<verb>(?:is|are|was|were|has|have|had|can|can't|cannot|isn't|aren't|wasn't|hasn't|doesn't|does|"
+    r"goes|went|eats|runs|lives|works|weighs|costs|likes|loves|started|speaks|starts|plays|now|stands|takes|got)\b.*)$"
+)
+
+
+def _split_owned(rest: str) -> tuple[str, str]:
+    match = _OWNED_VERB.match(rest)
+    return (match["noun"], match["verb"]) if match else (rest, "")
+
+
+def _is_verb(text: str) -> bool:
+    for word in text.split(" "):
+        lower = word.lower()
+        if lower in ADVERBS:
+            continue
+        known = lower in PAST or lower in UNCHANGING or lower in PAST_BASE
+        return known or (lower.endswith(("s", "ed")) and not lower.endswith(("ss", "'s", "us")) and len(lower) > 3)
+    return False
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def lower_first(text: str) -> str:
+    """Lower the first letter unless the first word is a name, an acronym or "I"."""
+    first = text.split(" ", 1)[0]
+    return text if first[1:] != first[1:].lower() or first == "I" else text[:1].lower() + text[1:]
+
+
+def past(predicate: str) -> str:
+    """Put the main verb of a third-person predicate into the past tense; unknown forms stay as they are."""
+    tokens = predicate.split(" ")
+    for index, token in enumerate(tokens):
+        lower = token.lower()
+        if lower in ADVERBS or lower.endswith("ly"):
+            continue
+        tokens[index] = _past_form(lower, token)
+        break
+    return " ".join(tokens)
+
+
+def _past_form(lower: str, token: str) -> str:
+    if lower in PAST:
+        return PAST[lower]
+    if lower in UNCHANGING or not lower.endswith("s") or lower.endswith("ss") or lower in NOT_VERBS:
+        return token
+    if lower.endswith("ies"):
+        return lower[:-3] + "ied"
+    if lower.endswith(("shes", "ches", "xes", "sses", "zes")):
+        return lower[:-2] + "ed"
+    base = lower[:-1]
+    if base.endswith("e"):
+        return base + "d"
+    doubles = re.fullmatch(r"[^aeiou]*[aeiou][bdgmnprt]", base)
+    return base + (base[-1] if doubles else "") + "ed"

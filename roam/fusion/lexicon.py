@@ -1,0 +1,72 @@
+"""Word lists of the fusion rules."""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list that is written as plain text."""
+    return frozenset(text.split())
+
+
+_COUNTING: Final = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+    sixteen seventeen eighteen nineteen twenty"""
+ABBREVIATIONS = word_set(
+    """mr mrs ms dr prof st mt jr sr vs no approx etc e.g i.e a.m p.m u.s u.k ph.d inc ltd co dept ave blvd"""
+)
+
+STOP_WORDS = word_set(
+    """a an the of in on at to for from by with as and or but is are was were be been being has have had do does did
+    it its this that these those their them they he she his her him i my me user user's users who which what there
+    when while so than then also very really quite just now currently some"""
+)
+NUMBER_WORDS = {word: str(value) for value, word in enumerate(_COUNTING.split())} | {
+    "once": "1",
+    "twice": "2",
+    "thirty": "30",
+    "forty": "40",
+    "fifty": "50",
+    "hundred": "100",
+    "thousand": "1000",
+}
+NEGATIONS = word_set("""no not never none neither nor without nothing nobody nowhere cannot hardly""")
+
+PAST: Final = {
+    "is": "was", "are": "were", "has": "had", "have": "had", "does": "did", "do": "did", "can": "could",
+    "can't": "couldn't", "cannot": "could not", "isn't": "wasn't", "aren't": "weren't", "hasn't": "hadn't",
+    "doesn't": "didn't", "don't": "didn't", "will": "would", "won't": "wouldn't", "keeps": "kept", "gets": "got",
+    "goes": "went", "runs": "ran", "swims": "swam", "drives": "drove", "rides": "rode", "eats": "ate",
+    "drinks": "drank", "sleeps": "slept", "reads": "read", "writes": "wrote", "sings": "sang", "thinks": "thought",
+    "feels": "felt", "finds": "found", "takes": "took", "makes": "made", "gives": "gave", "spends": "spent",
+    "pays": "paid", "says": "said", "buys": "bought", "sells": "sold", "teaches": "taught", "wears": "wore",
+    "wakes": "woke", "rises": "rose", "leaves": "left", "sits": "sat", "stands": "stood", "sees": "saw",
+    "knows": "knew", "grows": "grew", "flies": "flew", "speaks": "spoke", "puts": "put", "lets": "let", "cuts": "cut",
+    "hits": "hit", "bets": "bet", "costs": "cost", "loses": "lost", "wins": "won", "builds": "built", "sends": "sent",
+    "brings": "brought", "catches": "caught", "fights": "fought", "holds": "held", "tells": "told", "meets": "met",
+    "means": "meant", "leads": "led", "lies": "lay", "begins": "began", "chooses": "chose", "draws": "drew",
+    "falls": "fell", "forgets": "forgot", "hears": "heard", "hides": "hid", "shuts": "shut", "skis": "skied",
+    "throws": "threw", "understands": "understood", "rents": "rented", "sets": "set", "quits": "quit", "bites": "bit",
+    "becomes": "became", "comes": "came", "dreads": "dreaded", "shoots": "shot", "steals": "stole",
+    "sticks": "stuck", "sweeps": "swept", "swears": "swore", "weaves": "wove", "knits": "knitted",
+}  # fmt: skip
+UNCHANGING: Final = word_set(
+    """was were had did could would should might must may used couldn't wouldn't didn't hadn't wasn't weren't shouldn't
+    mustn't ought"""
+)
+ADVERBS: Final = word_set(
+    """always never usually often sometimes still only also just really rarely seldom mostly mainly currently now
+    regularly generally normally no longer hardly even once strongly completely totally actually typically fully
+    quite at long last"""
+)
+NOT_VERBS: Final = word_set("""always sometimes perhaps besides afterwards nowadays days its his this""")
+THIRD: Final = {"have": "has", "do": "does", "am": "is", "don't": "doesn't", "haven't": "hasn't", "go": "goes"}
+PAST_BASE: Final = frozenset(PAST.values()) | UNCHANGING | word_set("""been began bought came chose""")
+SAME_IN_PAST: Final = word_set("""put let cut hit bet cost read set quit shut""")
+MODALS: Final = word_set("""can can't cannot will won't would could should may might must shall""")
+COORDINATED: Final = word_set(
+    """am have do go live work drive own keep use take eat drink play like love hate run swim read write make want need
+    prefer get wear pay sleep buy sell teach speak study"""
+)
+
+NO_REFINEMENT = word_set("""and or but than more less over under least most almost half""")
