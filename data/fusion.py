@@ -66,9 +66,7 @@ def _parse_row(row: Row, faults: list[tuple[str, str]]) -> FusionExample:
             faults.append(("label", f"relation {relation} fuses nothing; use {', '.join(sorted(FUSED_RELATIONS))}"))
     except InputError as error:
         faults.append(("label", str(error)))
-    for name in ("id", "target"):
-        if fault := check_text(row.values.get(name), name):
-            faults.append(("schema", fault))
+    faults.extend(("schema", fault) for name in ("id", "target") if (fault := check_text(row.values.get(name), name)))
     return FusionExample(
         id=str(row.values.get("id")).strip(),
         relation=relation,
