@@ -1,0 +1,225 @@
+"""The `roam` command: parsing, and how errors leave the process.
+
+Exit codes: 0 done, 1 `verify` or `doctor` found a fault, 2 bad input or an unusable store (one line on standard error).
+Nothing heavy is imported before a command needs it, so that `roam --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from roam.errors import InputError, RoamError
+
+if TYPE_CHECKING:
+    from roam.managers import Manager
+    from roam.memory import Memory
+
+MemoryFactory = Callable[[str, str], "Memory"]
+"""Opens the store at a path with a manager named 'pretrained' or by its adapter folder."""
+ManagerLoader = Callable[[str], "Manager"]
+
+EXTRAS = {
+    "torch": "models", "transformers": "models", "peft": "models", "safetensors": "models", "tokenizers": "models",
+    "huggingface_hub": "models",
+}  # fmt: skip
+
+EPILOG = """\
+a first tour:
+  roam add "The user lives in Lyon." --user maya --observed-at 2026-01-05
+  roam add "The user has moved to Ghent." --user maya --observed-at 2026-03-01
+  roam search "Where does she live?" --user maya
+  roam list --user maya
+  roam relate "Has a dog." "Has a beagle named Otto."
+
+environment: ROAM_DB (store, default ./memory.db), ROAM_MANAGER (adapter folder, default pretrained)
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a usage error as one line, like every other error of the command."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"roam: {message} (see `{self.prog} --help`)\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command with its arguments; `args.command` names the one that was given."""
+    parser = _Parser(
+        prog="roam",
+        description="A memory for agents: facts go in, duplicates, refinements and changes are told apart by a small "
+        "classifier, and questions are answered from what is current.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    for add_commands in (_write_commands, _read_commands, _repair_commands, _model_commands):
+        add_commands(commands)
+    return parser
+
+
+Commands = "argparse._SubParsersAction[_Parser]"
+
+
+def _command(commands: Commands, name: str, help_text: str, example: str, *, store: bool = True) -> _Parser:
+    parser: _Parser = commands.add_parser(
+        name, help=help_text, description=help_text[0].upper() + help_text[1:] + ".", epilog=f"example: {example}"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    if store:
+        parser.add_argument("--db", default=None, metavar="PATH", help="the store (default: $ROAM_DB or ./memory.db)")
+    parser.add_argument(
+        "--manager", default=None, metavar="NAME", help="'pretrained' or an adapter folder (default: $ROAM_MANAGER)"
+    )
+    return parser
+
+
+def _user(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    parser.add_argument("--user", required=required, metavar="ID", help="whose memory; matched exactly")
+
+
+def _write_commands(commands: Commands) -> None:
+    add = _command(commands, "add", "add one fact", 'roam add "Has a dog." --user maya --observed-at 2026-03-01')
+    add.add_argument("text", help="one self-contained fact; - reads it from standard input")
+    _user(add)
+    add.add_argument("--observed-at", metavar="TIME", help="ISO 8601 date or date-time at which the fact was told")
+    add.add_argument("--source", metavar="NAME", help="where it comes from, e.g. a chat's id")
+
+    load = _command(commands, "import", "add many facts from a file", "roam import facts.jsonl --user maya")
+    load.add_argument("file", help="JSONL or CSV with text, user, optional observed_at, source, id; - reads JSONL from stdin")
+    _user(load, required=False)
+    load.add_argument("--skip-bad", action="store_true", help="add the good rows of a file that has bad ones")
+    load.add_argument("--batch", type=int, default=64, metavar="N", help="facts a transaction (default: %(default)s)")
+
+
+def _read_commands(commands: Commands) -> None:
+    search = _command(commands, "search", "find what answers a question", 'roam search "Any pets?" --user maya --budget 64')
+    search.add_argument("query", help="the question")
+    _user(search)
+    search.add_argument("--budget", type=int, default=256, metavar="TOKENS", help="tokens of context (default: %(default)s)")
+    search.add_argument("--include-evidence", action="store_true", help="also return superseded facts, marked as such")
+
+    _user(_command(commands, "list", "list the current views of a user", "roam list --user maya --json"))
+
+    explain = _command(commands, "explain", "tell why a fact is where it is", "roam explain 3f2a")
+    explain.add_argument("id", help="the id of an observation")
+
+    _user(_command(commands, "history", "list what happened to a user's memory, oldest first", "roam history --user maya"))
+
+    as_of = _command(commands, "as-of", "list the views as they were at a time", "roam as-of 2026-02-01 --user maya")
+    as_of.add_argument("time", help="ISO 8601 date or date-time")
+    _user(as_of)
+
+    review = _command(commands, "review", "list the pairs that were too uncertain to act on", "roam review --user maya")
+    _user(review)
+
+
+def _repair_commands(commands: Commands) -> None:
+    retract = _command(commands, "retract", "take a fact out and restore what it had superseded", "roam retract 3f2a")
+    retract.add_argument("id", help="the id of an observation")
+
+    erase = _command(commands, "erase", "remove a fact, or a user, with every byte", "roam erase --user maya --all --yes")
+    erase.add_argument("id", nargs="?", help="the id of an observation")
+    _user(erase, required=False)
+    erase.add_argument("--all", action="store_true", help="erase all that the store holds of --user")
+    erase.add_argument("--yes", action="store_true", help="confirm --all")
+
+    undo = _command(commands, "undo", "take back a decision", "roam undo 81c0")
+    undo.add_argument("id", help="the id of a decision, as `roam explain` prints it")
+
+    _command(commands, "verify", "check that the store is sound and equals its log", "roam verify --db memory.db")
+
+
+def _model_commands(commands: Commands) -> None:
+    relate = _command(
+        commands, "relate", "tell the relation of a new fact to an old one", 'roam relate "Has a dog." "Has a beagle."',
+        store=False,
+    )  # fmt: skip
+    relate.add_argument("old", help="the stored fact")
+    relate.add_argument("new", help="the incoming fact")
+
+    pull = _command(commands, "pull", "fetch base weights, so that all else works offline", "roam pull", store=False)
+    pull.add_argument("bases", nargs="*", metavar="BASE", help="base names (default: what the manager and the search need)")
+
+    _command(commands, "doctor", "check what is installed and what is missing", "roam doctor")
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    memory_factory: MemoryFactory | None = None,
+    manager_loader: ManagerLoader | None = None,
+) -> int:
+    """Run one command and return its exit code. The two hooks let a program, or a test, bring its own models."""
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.version:
+        from roam import __version__
+
+        print(f"roam {__version__}")
+        return 0
+    if args.command is None:
+        parser.print_help()
+        return 0
+    args.db = getattr(args, "db", None) or os.environ.get("ROAM_DB") or "memory.db"
+    args.manager = args.manager or os.environ.get("ROAM_MANAGER") or "pretrained"
+    try:
+        return _run(args, memory_factory or _open_memory, manager_loader or _load_manager)
+    except RoamError as error:
+        return _fail(type(error).__name__, str(error), as_json=args.json)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        return _fail("InputError", f"{error.name} is not installed: pip install 'roam-distilled[{extra}]'", as_json=args.json)
+    except BrokenPipeError:
+        # The reader (head, less) has gone; keep the interpreter from complaining when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(args: argparse.Namespace, open_memory: MemoryFactory, load_manager: ManagerLoader) -> int:
+    from roam import cli_models, cli_store
+
+    if args.command in cli_models.COMMANDS:
+        return cli_models.COMMANDS[args.command](args, load_manager)
+    prepare = cli_store.PREPARE.get(args.command)
+    if prepare is not None:
+        prepare(args)  # refuses bad arguments before the store is created or a model is loaded
+    if args.command not in cli_store.CREATES and memory_missing(args.db):
+        raise InputError(f"no store at {args.db!r}: `roam add` makes one, or name another with --db or ROAM_DB")
+    memory = open_memory(args.db, args.manager)
+    try:
+        return cli_store.COMMANDS[args.command](args, memory)
+    finally:
+        memory.close()
+
+
+def memory_missing(path: str) -> bool:
+    """True when `path` is a plain file name with no file: reading commands must not create an empty store."""
+    return path != ":memory:" and "://" not in path and not os.path.exists(path)  # noqa: PTH110 - pathlib costs start-up time
+
+
+def _open_memory(path: str, manager: str) -> Memory:
+    from roam.memory import Memory
+
+    return Memory.open(path, manager=manager)
+
+
+def _load_manager(name: str) -> Manager:
+    from roam.managers import load_manager
+
+    return load_manager(name)
+
+
+def _fail(kind: str, message: str, *, as_json: bool) -> int:
+    line = " ".join(message.split())
+    print(json.dumps({"error": kind, "message": line}) if as_json else f"roam: {line}", file=sys.stderr)
+    return 2
