@@ -63,7 +63,7 @@ def per_class_picture(report: Mapping[str, Any], path: Path) -> None:
     axes.bar(place + 0.2, np.array(paper) * 100, 0.4, color=GREY, label="paper, prompted 26B, other pairs")
     axes.set(xticks=place, ylabel="F1 (%)", ylim=(0, 100))
     axes.set_xticklabels(names)
-    axes.legend(loc="lower right", frameon=True)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
     _save(figure, path)
 
 

@@ -104,15 +104,15 @@ def by_domain(pairs: Sequence[LabelledPair], gold: IntArray, predicted: IntArray
     Macro-F1 is not given here: most domains lack a class, which would make the figures incomparable.
     """
     names = np.array([pair.domain or "" for pair in pairs])
-    table = {}
+    rows = {}
     for name in sorted(set(names.tolist()) - {""}):
         chosen = names == name
-        table[name] = {
+        rows[name] = {
             "support": int(chosen.sum()),
             "accuracy": metrics.accuracy(gold[chosen], predicted[chosen]),
             "merge_error_rate": metrics.merge_error_rate(gold[chosen], predicted[chosen]),
         }
-    return table
+    return rows
 
 
 def worst_errors(
@@ -165,7 +165,7 @@ def markdown(report: Mapping[str, Any]) -> str:
         "",
         "## Confusion (rows: gold, columns: predicted)",
         "",
-        *_table(["", *report["labels"]], [[f"**{name}**", *map(str, row)] for name, row in
+        *table(["", *report["labels"]], [[f"**{name}**", *map(str, row)] for name, row in
                                           zip(report["labels"], report["confusion"], strict=True)]),
         "",
         "![confusion](confusion.png) ![per class](per_class.png) ![reliability](reliability.png)",
@@ -175,7 +175,8 @@ def markdown(report: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table, figures to the right."""
     align = ["---", *["---:"] * (len(header) - 1)]
     return ["| " + " | ".join(row) + " |" for row in (header, align, *rows)]
 
@@ -194,7 +195,7 @@ def _class_table(report: Mapping[str, Any]) -> list[str]:
     note = f"Paper: {report['paper']['source']}; other pairs, so the columns are a yardstick, not a contest."
     absent = report["absent_classes"]
     warning = [f"No gold pair of {', '.join(absent)}: counted as F1 0 in the macro average.", ""] if absent else []
-    return ["## Per class", "", *_table(header, rows), "", *warning, note]
+    return ["## Per class", "", *table(header, rows), "", *warning, note]
 
 
 def _comparison_table(report: Mapping[str, Any]) -> list[str]:
@@ -208,7 +209,7 @@ def _comparison_table(report: Mapping[str, Any]) -> list[str]:
         )
         rows.append([name, percent(row["macro_f1"]), percent(row["accuracy"]), text])
     rows.append(["paper's prompted Gemma-4-26B (other pairs)", percent(report["paper"]["macro_f1"]), "", ""])
-    return ["## Beside baselines", "", *_table(["model", "macro-F1", "accuracy", "ours minus it (95 %)"], rows)]
+    return ["## Beside baselines", "", *table(["model", "macro-F1", "accuracy", "ours minus it (95 %)"], rows)]
 
 
 def _store_table(report: Mapping[str, Any]) -> list[str]:
@@ -226,7 +227,7 @@ def _store_table(report: Mapping[str, Any]) -> list[str]:
     return [
         "## What the store would do",
         "",
-        *_table(["", "most probable relation", "after thresholds"], rows),
+        *table(["", "most probable relation", "after thresholds"], rows),
         "",
         f"Thresholds: {limits}. Below them a pair counts as IND ({percent(acting['abstained'])} % of the pairs). Swap "
         f"consistency {percent(report['swap_consistency'])} %. Calibration error (15 equal-mass bins) "

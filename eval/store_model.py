@@ -36,11 +36,16 @@ class CachedRelationModel:
     digest, old text and new text; one file can serve several models. `hits` and `misses` count distinct pairs.
     """
 
-    def __init__(self, model: RelationModel, path: str | Path) -> None:
-        """Open or create the cache at `path` (":memory:" for none on disk); `DataError` if it is not such a file."""
+    def __init__(
+        self, model: RelationModel, path: str | Path, thresholds: Mapping[Relation, float] | None = None
+    ) -> None:
+        """Open or create the cache at `path` (":memory:" for none on disk); `DataError` if it is not such a file.
+
+        `thresholds` replace the model's own; cached probabilities do not depend on them.
+        """
         self.model = model
         self.digest = model.digest
-        self.thresholds = model.thresholds
+        self.thresholds = model.thresholds if thresholds is None else thresholds
         self.hits = self.misses = 0
         try:
             self._database = sqlite3.connect(path)
