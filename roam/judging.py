@@ -1,0 +1,99 @@
+"""Relations of pairs: one batched pass of the relation model for what is not judged yet (DESIGN section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roam.errors import AdapterError
+from roam.interfaces import RelationModel
+from roam.records import Pair
+from roam.relations import RELATIONS
+from roam.storage import Store
+from roam.validation import text_hash
+
+_SUM_TOLERANCE = 1e-2  # half-precision probabilities of five classes add up to one within this
+
+
+@dataclass
+class Stats:
+    """What the write path has cost since the store was opened."""
+
+    adds: int = 0
+    forward_passes: int = 0
+    pairs: int = 0
+    cached_pairs: int = 0
+    exact_matches: int = 0
+    fusion_calls: int = 0
+    fusion_fallbacks: int = 0
+    llm_calls: int = 0
+    retries: int = 0
+
+
+class Judge:
+    """Probabilities of pairs of one user's texts, from the store where they are known, else from the model.
+
+    What the model said is held here until `flush` writes it, so that it lands in the transaction of its observation.
+    """
+
+    def __init__(self, store: Store, model: RelationModel, stats: Stats) -> None:
+        self._store = store
+        self._stats = stats
+        self._fresh: dict[str, dict[tuple[str, str], NDArray[np.float32]]] = {}
+        self.model = model
+
+    def missing(self, user: str, new: str, olds: Sequence[str]) -> list[Pair]:
+        """Return the pairs (old, new) that nothing is known about yet."""
+        known = self._known(user, new)
+        return [Pair(old, new) for old in olds if text_hash(old) not in known]
+
+    def classify(self, user: str, pairs: Iterable[Pair]) -> None:
+        """Classify pairs in one forward pass, each distinct pair once; no pass for an empty batch."""
+        batch = list(dict.fromkeys(pairs))
+        if not batch:
+            return
+        probabilities = check_probabilities(self.model.predict_proba(batch), len(batch), self.model.digest)
+        self._stats.forward_passes += 1
+        self._stats.pairs += len(batch)
+        fresh = self._fresh.setdefault(user, {})
+        for pair, row in zip(batch, probabilities, strict=True):
+            fresh[text_hash(pair.new), text_hash(pair.old)] = row
+
+    def probabilities(self, user: str, new: str, olds: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Return one row of shape (5,) for each old text; all of them must be known."""
+        known = self._known(user, new)
+        return [known[text_hash(old)] for old in olds]
+
+    def flush(self, user: str) -> None:
+        """Write what is new for this user; call it inside a transaction."""
+        fresh = self._fresh.pop(user, {})
+        self._store.save_probabilities(user, self.model.digest, ((new, old, row) for (new, old), row in fresh.items()))
+
+    def forget(self) -> None:
+        """Drop what is not written yet."""
+        self._fresh.clear()
+
+    def _known(self, user: str, new: str) -> dict[str, NDArray[np.float32]]:
+        known = self._store.cached_probabilities(user, new, self.model.digest)
+        new_hash = text_hash(new)
+        known.update({old: row for (key, old), row in self._fresh.get(user, {}).items() if key == new_hash})
+        return known
+
+
+def check_probabilities(values: object, rows: int, digest: str) -> NDArray[np.float32]:
+    """Return probabilities of shape (rows, 5) as float32; refuse a model that returns anything else."""
+    probabilities = np.asarray(values, dtype=np.float32)
+    if (
+        probabilities.shape != (rows, len(RELATIONS))
+        or not np.isfinite(probabilities).all()
+        or (probabilities < -_SUM_TOLERANCE).any()
+        or (np.abs(probabilities.sum(axis=1) - 1.0) > _SUM_TOLERANCE).any()
+    ):
+        raise AdapterError(
+            f"relation model {digest} returned shape {probabilities.shape} for {rows} pairs, or rows that are not "
+            f"probabilities: it must return ({rows}, {len(RELATIONS)}) with rows that add up to 1; nothing was stored"
+        )
+    return probabilities

@@ -1,0 +1,256 @@
+"""The memory store as programs use it (DESIGN section 8)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roam.batching import Lookahead
+from roam.consolidation import Consolidator
+from roam.errors import InputError
+from roam.events import Record
+from roam.intake import Parts, make_observation, make_observations, resolve_parts
+from roam.interfaces import Embedder, Fuser
+from roam.judging import Judge, Stats
+from roam.policy import Stamp, check_thresholds, in_time_order
+from roam.records import Decision, Observation, Role, SearchResult, View
+from roam.relations import Relation
+from roam.retrieval import embed, search_views
+from roam.storage import Store
+from roam.validation import check_count, clean_text, clean_user
+from roam.views import ViewBuilder
+
+DEFAULT_K = 10  # candidates an observation, as in the paper's experiments
+DEFAULT_FLOOR = 0.0  # cosine; texts that point apart are never compared
+
+
+class Memory:
+    """A store of atomic facts of many users, organised by relations instead of LLM calls.
+
+    Every observation is kept for good; it is either Primary (found by `search`) or Evidence of one Primary. One
+    `Memory` may be shared by threads, and one file by several processes.
+
+        with Memory.open("memory.db") as memory:
+            memory.add("The user moved to Berlin.", user="maya", observed_at="2026-03-01")
+            print(memory.search("Where does she live?", user="maya", budget=256).context)
+    """
+
+    def __init__(
+        self, path: str, parts: Parts, *, k: int, floor: float, thresholds: Mapping[Relation, float] | None = None
+    ) -> None:
+        """Prefer `Memory.open`, which finds the parts by name and checks the settings."""
+        self.stats = Stats()
+        self._parts, self._k, self._floor = parts, k, floor
+        self._lock = threading.RLock()
+        self._store = Store(path, embedder_digest=parts.embedder.digest, dimension=parts.embedder.dimension)
+        self._judge = Judge(self._store, parts.relation_model, self.stats)
+        self._views = ViewBuilder(parts.fuser, self.stats)
+        given = parts.relation_model.thresholds if thresholds is None else thresholds
+        self._consolidator = Consolidator(
+            self._store,
+            parts.embedder,
+            self._judge,
+            self._views,
+            self.stats,
+            k=k,
+            floor=floor,
+            thresholds=check_thresholds(given),
+        )
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        manager: object = "pretrained",
+        embedder: Embedder | None = None,
+        fusion: str | Fuser = "deterministic",
+        k: int = DEFAULT_K,
+        floor: float = DEFAULT_FLOOR,
+        thresholds: Mapping[str, float] | None = None,
+    ) -> Self:
+        """Open or create the store at `path` (":memory:" for one that is not kept).
+
+        Args:
+            manager: "pretrained", an adapter folder, a manager (relation_model and fuser), or a relation model.
+            embedder: the sentence encoder; None loads the default one. A store keeps to its first embedder.
+            fusion: "deterministic" rules, "manager" for the manager's own fuser, "off" for atomic texts as views
+                (the paper's "w/o Fusion"), or a fuser.
+            k: how many Primaries an observation is compared with.
+            floor: least cosine (-1 to 1) between atomic texts for a pair to be compared at all.
+            thresholds: least probability for each relation to count; None takes the manager's (DESIGN 4.5).
+
+        Raises:
+            InputError: a setting outside what is allowed.
+            StoreError: a file that is no store, is damaged, of a newer schema, or of another embedder.
+            AdapterError, BaseModelError: a manager or base weights that cannot be loaded.
+        """
+        check_count(k, "k")
+        if isinstance(floor, bool) or not isinstance(floor, (int, float)) or not -1.0 <= floor <= 1.0:
+            raise InputError(f"floor is {floor!r}: give a cosine between -1 and 1")
+        checked = None if thresholds is None else check_thresholds(thresholds)
+        return cls(str(path), resolve_parts(manager, fusion, embedder), k=k, floor=float(floor), thresholds=checked)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing; every other call raises `InputError` afterwards."""
+        with self._lock:
+            self._closed = True
+            self._store.close()
+
+    @contextmanager
+    def _open_store(self) -> Iterator[Store]:
+        with self._lock:
+            if self._closed:
+                raise InputError("this memory is closed: open it again with Memory.open")
+            yield self._store
+
+    # Writing ----------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        text: str,
+        *,
+        user: str,
+        observed_at: str | date | datetime | None = None,
+        source: str | None = None,
+        id: str | None = None,
+    ) -> Decision:
+        """Store one atomic fact and return what the policy did with it (Algorithm 1).
+
+        With candidates this costs one batched pass of the relation model, without any none. Adding an id again with the
+        same content returns its first decision, so a rerun after a crash is exact.
+
+        Args:
+            text: a self-contained sentence, at most 2,000 characters.
+            observed_at: when it was observed (ISO 8601, date or datetime; UTC when no offset is given).
+            source: where it came from, for example a message id.
+        """
+        observation = make_observation(text, user, observed_at, source, id)
+        with self._open_store():
+            known = self._known(observation)
+            if known is not None:
+                return known
+            vector = embed(self._parts.embedder, [observation.text])[0]
+            return self._consolidate(observation, vector, None)
+
+    def add_many(self, observations: Iterable[Observation | Mapping[str, object]]) -> list[Decision]:
+        """Store facts in the given order: the same final state as one by one, with far fewer model passes.
+
+        Each is acknowledged in its own transaction; bad input anywhere is refused before the first is stored.
+        """
+        batch = make_observations(observations)
+        decisions: list[Decision] = []
+        with self._open_store() as store:
+            known = {observation.id: self._known(observation) for observation in batch}
+            for start in range(0, len(batch), Lookahead.WINDOW):
+                window = batch[start : start + Lookahead.WINDOW]
+                vectors = embed(self._parts.embedder, [observation.text for observation in window])
+                lookahead = Lookahead(store, self._judge, window, vectors, k=self._k, floor=self._floor)
+                for position, observation in enumerate(window):
+                    lookahead.advance(position)
+                    decision = known[observation.id]
+                    decisions.append(decision or self._consolidate(observation, vectors[position], lookahead))
+        return decisions
+
+    def _known(self, observation: Observation) -> Decision | None:
+        """Return the decision on an observation that is stored already with this id and content."""
+        stored = self._store.find_observation(observation.id)
+        if stored is None:
+            return None
+        if replace(stored, sequence=0) != observation:
+            raise InputError(
+                f"id {observation.id!r} is taken by another observation: leave the id out or choose another"
+            )
+        return self._store.decision_event(observation.id).decision
+
+    def _consolidate(
+        self, observation: Observation, vector: NDArray[np.float32], lookahead: Lookahead | None
+    ) -> Decision:
+        try:
+            return self._consolidator.add(observation, vector, tuple if lookahead is None else lookahead)
+        except BaseException:
+            self._judge.forget()  # what was judged for a write that failed may not belong to any stored text
+            raise
+
+    # Reading ----------------------------------------------------------------------------------------------------
+
+    def search(
+        self, query: str, *, user: str, budget: int = 256, include_evidence: bool = False, limit: int | None = None
+    ) -> SearchResult:
+        """Return the user's views most similar to `query`, packed into at most `budget` tokens of the embedder.
+
+        Only Primary views are searched; with `include_evidence` atomic texts of Evidence compete too, and each hit
+        names its role. `limit` bounds the number of hits. A user without any fact gets an empty result.
+        """
+        text, owner = clean_text(query, "query"), clean_user(user)
+        check_count(budget, "budget")
+        if limit is not None:
+            check_count(limit, "limit")
+        with self._open_store() as store:
+            return search_views(
+                store,
+                self._parts.embedder,
+                text,
+                user=owner,
+                budget=budget,
+                include_evidence=include_evidence,
+                limit=limit,
+            )
+
+    def primaries(self, *, user: str) -> list[View]:
+        """Return all views of one user in arrival order of their Primaries."""
+        owner = clean_user(user)
+        with self._open_store() as store:
+            return [self._view(store, owner, id, text) for id, text in store.views(owner).items()]
+
+    def evidence(self, id: str, *, user: str | None = None) -> list[Observation]:
+        """Return the Evidence of a Primary in time order; none for an id that is Evidence itself or retracted.
+
+        With `user` given, an id of another user is not found.
+        """
+        with self._open_store() as store:
+            observation = store.observation(id, user)
+            members = store.members(observation.user, id)
+            order = in_time_order([Stamp(entry.id, entry.sequence, entry.observed_at) for entry in members])
+            by_id = {entry.id: entry for entry in members}
+            return [by_id[stamp.id] for stamp in order if stamp.id != id]
+
+    def get(self, id: str, *, user: str | None = None) -> Record:
+        """Return one observation with its role and its Primary; both are None once it is retracted."""
+        with self._open_store() as store:
+            observation = store.observation(id, user)
+            placed = store.find_state(id)
+            primary_id = None if placed is None else placed[0]
+            role = None if primary_id is None else Role.PRIMARY if primary_id == id else Role.EVIDENCE
+            return Record(observation, role, primary_id, store.recorded_at(id))
+
+    def _view(self, store: Store, user: str, id: str, text: str) -> View:
+        members = store.members(user, id)
+        own = next(member for member in members if member.id == id)
+        return View(
+            id=id,
+            text=text,
+            atomic_text=own.text,
+            members=tuple(member.id for member in members),
+            observed_at=own.observed_at,
+            member_times=tuple(member.observed_at for member in members),
+            user=user,
+        )

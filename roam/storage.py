@@ -1,0 +1,280 @@
+"""Rows of the store: observations, events, current state, judgements and review items, in one SQLite file.
+
+Every method works on one connection; writes happen inside `transaction()`. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from roam.errors import NotFoundError, StoreError
+from roam.events import Event, decode_event, encode_payload
+from roam.records import Judgement, Observation
+from roam.relations import RELATIONS, Relation
+from roam.schema import connect
+from roam.validation import duplicate_key, text_hash
+
+_OBSERVATION = "sequence, id, user, text, observed_at, source"
+
+
+def iso(moment: datetime | None) -> str | None:
+    """Return the fixed-width form in which times are kept, so that they sort as text."""
+    return None if moment is None else moment.isoformat(timespec="microseconds")
+
+
+def _observation(row: Sequence[Any]) -> Observation:
+    sequence, id, user, text, observed_at, source = row
+    moment = None if observed_at is None else datetime.fromisoformat(observed_at)
+    return Observation(text=text, user=user, observed_at=moment, source=source, id=id, sequence=sequence)
+
+
+class Store:
+    """One open store file. Not for use by two threads at once: `Memory` holds a lock around it."""
+
+    def __init__(self, path: str, *, embedder_digest: str, dimension: int) -> None:
+        self.path = path
+        self.db = connect(path, embedder_digest=embedder_digest, dimension=dimension)
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        self.db.close()
+
+    def rows(self, sql: str, bindings: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows; errors of SQLite become `StoreError`."""
+        try:
+            return self.db.execute(sql, tuple(bindings)).fetchall()
+        except apsw.Error as error:
+            raise StoreError(_explain(error, self.path)) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """One atomic write. It takes the write lock at once, so it never fails half way on another writer."""
+        self.rows("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.rows("COMMIT")
+        except BaseException:
+            # SQLite itself has rolled back already after some errors (disk full, input/output).
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+            raise
+
+    # Observations -----------------------------------------------------------------------------------------------
+
+    def insert_observation(self, observation: Observation, recorded_at: datetime) -> int:
+        """Append one observation and return its sequence."""
+        self.rows(
+            "INSERT INTO observations (id, user, text, text_hash, duplicate_key, observed_at, source, recorded_at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                observation.id,
+                observation.user,
+                observation.text,
+                text_hash(observation.text),
+                duplicate_key(observation.text),
+                iso(observation.observed_at),
+                observation.source,
+                iso(recorded_at),
+            ),
+        )
+        return self.db.last_insert_rowid()
+
+    def find_observation(self, id: str) -> Observation | None:
+        """Return the observation with this id, or None."""
+        found = self.rows(f"SELECT {_OBSERVATION} FROM observations WHERE id = ?", (id,))
+        return _observation(found[0]) if found else None
+
+    def observation(self, id: str, user: str | None = None) -> Observation:
+        """Return the observation with this id; `NotFoundError` when there is none or it belongs to another user."""
+        found = self.find_observation(id)
+        if found is None or (user is not None and found.user != user):
+            raise NotFoundError(f"no observation {id!r}" + ("" if user is None else f" of user {user!r}"))
+        return found
+
+    def observations(self, user: str) -> list[Observation]:
+        """Return all observations of one user in arrival order."""
+        return [
+            _observation(row)
+            for row in self.rows(f"SELECT {_OBSERVATION} FROM observations WHERE user = ? ORDER BY sequence", (user,))
+        ]
+
+    def observations_at(self, sequences: Sequence[int]) -> list[Observation]:
+        """Return the observations with these sequences, in the order asked for."""
+        marks = ", ".join("?" * len(sequences))
+        found = self.rows(f"SELECT {_OBSERVATION} FROM observations WHERE sequence IN ({marks})", sequences)
+        by_sequence = {row[0]: _observation(row) for row in found}
+        return [by_sequence[sequence] for sequence in sequences]
+
+    def recorded_at(self, id: str) -> datetime:
+        """Return when an observation was recorded."""
+        found = self.rows("SELECT recorded_at FROM observations WHERE id = ?", (id,))
+        return datetime.fromisoformat(found[0][0])
+
+    # Log --------------------------------------------------------------------------------------------------------
+
+    def version(self, user: str) -> int:
+        """Return the number of the user's last event: it changes with every write that concerns the user."""
+        return int(self.rows("SELECT coalesce(max(sequence), 0) FROM events WHERE user = ?", (user,))[0][0])
+
+    def append_event(self, event: Event) -> None:
+        """Append one event to the log."""
+        self.rows(
+            "INSERT INTO events (id, user, kind, observation_id, recorded_at, payload) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                event.id,
+                event.user,
+                event.kind.value,
+                event.observation_id,
+                iso(event.recorded_at),
+                encode_payload(event),
+            ),
+        )
+
+    def events(self, user: str) -> list[Event]:
+        """Return the user's log in order."""
+        return self._events("WHERE user = ? ORDER BY sequence", (user,))
+
+    def find_event(self, id: str) -> Event | None:
+        """Return the event with this id, or None."""
+        found = self._events("WHERE id = ?", (id,))
+        return found[0] if found else None
+
+    def decision_event(self, observation_id: str) -> Event:
+        """Return the event that decided on an observation."""
+        found = self._events("WHERE observation_id = ? AND kind = 'decision'", (observation_id,))
+        if not found:
+            raise StoreError(f"observation {observation_id!r} has no decision in the log: run verify()")
+        return found[0]
+
+    def _events(self, where: str, bindings: Sequence[object]) -> list[Event]:
+        columns = "sequence, id, user, kind, observation_id, recorded_at, payload"
+        return [decode_event(*row) for row in self.rows(f"SELECT {columns} FROM events {where}", bindings)]
+
+    # State ------------------------------------------------------------------------------------------------------
+
+    def primary_of(self, user: str) -> dict[str, str]:
+        """Return the Primary that each observation in the state belongs to (a Primary belongs to itself)."""
+        return dict(self.rows("SELECT id, primary_id FROM state WHERE user = ? ORDER BY sequence", (user,)))
+
+    def views(self, user: str) -> dict[str, str]:
+        """Return the view text of each Primary of one user, in arrival order."""
+        return dict(
+            self.rows("SELECT id, view FROM state WHERE user = ? AND primary_id = id ORDER BY sequence", (user,))
+        )
+
+    def views_of(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return the view texts of these Primaries."""
+        marks = ", ".join("?" * len(ids))
+        return dict(self.rows(f"SELECT id, view FROM state WHERE id IN ({marks}) AND view IS NOT NULL", ids))
+
+    def find_state(self, id: str) -> tuple[str, str | None] | None:
+        """Return (primary id, view text or None) of an observation, None when it is out of the state."""
+        found = self.rows("SELECT primary_id, view FROM state WHERE id = ?", (id,))
+        return (found[0][0], found[0][1]) if found else None
+
+    def members(self, user: str, primary_id: str) -> list[Observation]:
+        """Return the observations that a Primary's view stands for, itself included, in arrival order."""
+        sql = (
+            "SELECT o.sequence, o.id, o.user, o.text, o.observed_at, o.source FROM state s "
+            "JOIN observations o ON o.sequence = s.sequence WHERE s.user = ? AND s.primary_id = ? ORDER BY o.sequence"
+        )
+        return [_observation(row) for row in self.rows(sql, (user, primary_id))]
+
+    def same_words(self, user: str, text: str) -> list[Observation]:
+        """Return the Primaries of one user whose atomic text is the same up to normalisation."""
+        sql = (
+            "SELECT o.sequence, o.id, o.user, o.text, o.observed_at, o.source FROM observations o "
+            "JOIN state s ON s.sequence = o.sequence WHERE o.user = ? AND o.duplicate_key = ? AND s.primary_id = s.id "
+            "ORDER BY o.sequence"
+        )
+        return [_observation(row) for row in self.rows(sql, (user, duplicate_key(text)))]
+
+    def place(self, observation: Observation, primary_id: str, view: str | None) -> None:
+        """Put one observation into the state, replacing where it was; `view` is given for a Primary only."""
+        self.rows(
+            "INSERT OR REPLACE INTO state (sequence, id, user, primary_id, view) VALUES (?, ?, ?, ?, ?)",
+            (observation.sequence, observation.id, observation.user, primary_id, view),
+        )
+
+    def demote(self, user: str, id: str, primary_id: str) -> None:
+        """Make a Primary, and all that it stood for, Evidence of another."""
+        self.rows(
+            "UPDATE state SET primary_id = ?, view = NULL WHERE user = ? AND primary_id = ?", (primary_id, user, id)
+        )
+
+    def set_view(self, id: str, view: str) -> None:
+        """Replace the view text of a Primary."""
+        self.rows("UPDATE state SET view = ? WHERE id = ?", (view, id))
+
+    def remove(self, id: str) -> None:
+        """Take one observation out of the state."""
+        self.rows("DELETE FROM state WHERE id = ?", (id,))
+
+    # Judgements -------------------------------------------------------------------------------------------------
+
+    def cached_probabilities(self, user: str, new: str, model: str | None = None) -> dict[str, NDArray[np.float32]]:
+        """Return {hash of the old text: probabilities, shape (5,)} for one new text; any model unless one is named."""
+        sql = "SELECT old_hash, probabilities FROM judgements WHERE user = ? AND new_hash = ?"
+        bindings: tuple[object, ...] = (user, text_hash(new))
+        if model is not None:
+            sql, bindings = f"{sql} AND model = ?", (*bindings, model)
+        return {old: np.frombuffer(blob, dtype="<f4") for old, blob in self.rows(sql, bindings)}
+
+    def save_probabilities(
+        self, user: str, model: str, entries: Iterable[tuple[str, str, NDArray[np.float32]]]
+    ) -> None:
+        """Keep (hash of the new text, hash of the old text, probabilities); what is already there stays."""
+        for new_hash, old_hash, probabilities in entries:
+            self.rows(
+                "INSERT OR IGNORE INTO judgements (user, new_hash, old_hash, model, probabilities) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (user, new_hash, old_hash, model, probabilities.astype("<f4").tobytes()),
+            )
+
+    # Review -----------------------------------------------------------------------------------------------------
+
+    def add_review(self, event: Event, new_id: str, judgement: Judgement) -> None:
+        """Keep a pair whose best relation stayed below its threshold, for a person to decide."""
+        self.rows(
+            "INSERT OR REPLACE INTO review (event_id, user, new_id, old_id, relation, probability, recorded_at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                event.id,
+                event.user,
+                new_id,
+                judgement.candidate_id,
+                judgement.raw_relation.value,
+                judgement.probabilities[judgement.raw_relation],
+                iso(event.recorded_at),
+            ),
+        )
+
+    def reviews(self, user: str) -> list[tuple[str, str, str, Relation, float]]:
+        """Return (event id, new id, old id, relation, probability) of the user's doubtful pairs, oldest first."""
+        columns = "event_id, new_id, old_id, relation, probability"
+        sql = f"SELECT {columns} FROM review WHERE user = ? ORDER BY recorded_at, old_id"
+        return [(e, n, o, Relation(r), p) for e, n, o, r, p in self.rows(sql, (user,))]
+
+
+def as_mapping(probabilities: NDArray[np.float32]) -> Mapping[Relation, float]:
+    """Return a probability row keyed by relation."""
+    return {relation: float(value) for relation, value in zip(RELATIONS, probabilities, strict=True)}
+
+
+def _explain(error: apsw.Error, path: str) -> str:
+    if isinstance(error, apsw.FullError):
+        return f"no space left while writing {path!r}: free some and repeat; nothing of this write was kept"
+    if isinstance(error, apsw.ReadOnlyError):
+        return f"{path!r} cannot be written to: {error}. Correct its permissions and repeat"
+    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
+        return f"{path!r} is damaged: {error}. Restore a backup"
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return f"{path!r} stayed locked by another process: {error}. End that process or repeat"
+    return f"{path!r}: {error}"
