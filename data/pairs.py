@@ -50,6 +50,9 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 """Accepted keys of each field, lower case, the contract's own name first."""
 
+TEXT_GROUP = "text-"
+"""Start of the group names that the reader makes up from shared texts."""
+
 _REQUIRED = ("old", "new", "label")
 _PROBABILITY_SLACK = 1e-3
 
@@ -241,7 +244,7 @@ def _fill_groups(pairs: Sequence[LabelledPair]) -> list[LabelledPair]:
 
 
 def _text_group(text: str) -> str:
-    return "text-" + hashlib.sha256(text.encode()).hexdigest()[:12]
+    return TEXT_GROUP + hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _record(pair: LabelledPair) -> dict[str, object]:
