@@ -8,79 +8,255 @@ from dataclasses import dataclass
 from typing import Final
 
 from roam.fusion.grammar import Statement, lower_first
+from roam.fusion.lexicon import ANIMALS, COUNTRIES, NOT_OCCUPATIONS, NUMBER_WORDS, OCCUPATIONS, PEOPLE
+from roam.fusion.text import content, content_set, words
 
 _CHANGE_WORDS: Final = re.compile(
-    r"\b(?:now|again|these days|any more|anymore|nowadays|currently|recently)\b,?\s*", re.IGNORECASE
+    r",? ?\b(?:now|again|these days|any more|anymore|nowadays|currently|at present|at the moment)\b(?! that\b),?"
+    r"|, still\b",
+    re.IGNORECASE,
 )
-_CONTRAST: Final = re.compile(r",? (?:instead of|rather than|not) (?P<old>[^,]+)$")
+_CONTRAST: Final = re.compile(
+    r"(?:,? (?:instead of|rather than)|, (?:and )?not| and (?:has )?(?:dropped|given up|abandoned|left|quit))"
+    r" (?P<old>[^,]+?)(?P<rest>,.*)?$"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Predicates that match `pattern` (group `v`: the value) are about the attribute `name`."""
+    """A predicate that matches `pattern` is about the attribute `name` and gives the value in group `v`.
+
+    With `people`, the rule holds for the user and for persons ("User's son"), not for things ("User's car").
+    """
 
     name: str
     pattern: re.Pattern[str]
+    people: bool = True
 
 
-def _rule(name: str, pattern: str) -> Rule:
-    return Rule(name, re.compile(rf"^{pattern}$", re.IGNORECASE))
+def _rule(name: str, pattern: str, people: bool = True) -> Rule:
+    return Rule(name, re.compile(rf"^(?:{pattern})$", re.IGNORECASE), people)
 
 
+_TITLE = r"(?:Mr\.?|Mrs\.?|Ms\.?|Miss|Dr\.?|Prof\.?|Herr|Frau) "
 RULES: Final[tuple[Rule, ...]] = (
-    _rule("weight", r"(?:weighs|is down to|is up to) (?P<v>[\d.,]+ ?(?:kg|kilos?|lbs?|pounds|stone)\b.*)"),
+    _rule("weight", r"weighs (?:in at )?(?P<v>.*\d.*)", people=False),
     _rule(
         "employer",
-        r"(?:works|worked|is working|was working|has started|started|is employed|has a job) "
-        r"(?:at|for|by|with) (?P<v>(?!home\b).+)",
+        r"(?:works|worked|is working|was working|has worked|has been working|has started|started|is employed|was employed"
+        r"|has a job|got a job|has taken a job) (?:at|for|by|with) (?P<v>(?!home\b|night\b|themselves\b).+)",
     ),
+    _rule("employer", r"(?:has )?joined (?P<v>(?:[A-Z]|the [A-Z]).+)"),
+    _rule("job", r"(?:works|worked|is working|was working|has started|started|has worked) (?:as|part-time as) (?P<v>.+)"),
     _rule(
         "home city",
-        r"(?:lives|lived|is living|was living|has moved|moved|has settled|has lived|resides) "
-        r"(?:back )?(?:in|to) (?P<v>.+)",
+        r"(?:lives|lived|is living|was living|has lived|has been living|resides|is based|was based|has settled|settled)"
+        r"(?: back)? in (?P<v>(?!an? |the (?:house|flat|apartment)).+)",
     ),
-    _rule("car", r"(?:drives|drove) (?:a|an|the) (?P<v>.+)"),
-    _rule("bank", r"banks with (?P<v>.+)"),
-    _rule("rent", r"pays (?P<v>[\d.,]+ [a-z]+\b.*?)(?: in)? rent(?: a month)?"),
+    _rule("home city", r"(?:has moved|moved|has relocated|relocated|is moving)(?: back)? to (?P<v>(?!an? ).+)"),
+    _rule("home", r"(?:lives|lived|is living|has moved|moved|has lived) (?:in|on|into|to|onto) (?P<v>(?:an?|the) .+)"),
+    _rule("home", r"rents (?P<v>an? .+)"),
+    _rule("car", r"(?:drives|drove) (?P<v>(?:an? |the |\d{4} |[A-Z]).+)"),
+    _rule("bank", r"(?:banks with|has an account with) (?P<v>.+)"),
+    _rule("rent", r"pays (?P<v>\S*\d\S*(?: \w+)?(?: a month| per month)?) (?:in|for|of) rent(?P<w>.*)"),
+    _rule("rent", r"pays (?P<v>\S*\d\S*(?: \w+)?) rent(?P<w>.*)"),
+    _rule("salary", r"(?:earns|makes) (?P<v>\S*\d\S* .*(?:year|month|hour).*)"),
+    _rule("age", r"(?:is|turned) (?P<v>[\w-]+) years old"),
+    _rule("vote", r"votes for (?P<v>.+)"),
+    _rule("major", r"(?:majors|is majoring|majored) in (?P<v>.+)"),
+    _rule("manager", r"reports to (?P<v>.+)"),
+    _rule("clothing size", r"wears (?:a )?size (?P<v>(?!.*\bshoes?\b).+)"),
+    _rule("shoe size", r"wears (?:a )?size (?P<v>\S+) shoes?"),
+    _rule("bedtime", r"goes to bed (?P<v>(?:at|around|before|after|by) .+)"),
+    _rule("wake-up time", r"(?:gets|wakes) up (?P<v>(?:at|around|before|after|by) .+)"),
+    _rule("commute", r"(?:commutes|goes to work|gets to work|travels to work) (?P<v>by .+|on .+)"),
+    _rule("commute", r"takes (?P<v>.+) to work"),
+    _rule("planned retirement age", r"(?:intends|plans|wants|hopes) to retire at (?P<v>.+)"),
+    _rule("language at home", r"speaks (?P<v>.+) at home"),
+    _rule("relationship status", r"(?:is|has been|was) (?P<v>(?:single|married|engaged|divorced|separated|widowed|dating)\b.*)"),
+    _rule("relationship status", r"(?:is|was) (?P<v>in an? (?:long-distance |open )?relationship\b.*)"),
+    _rule("relationship status", r"(?:got|has got|gets) (?P<v>(?:married|engaged|divorced)\b.*)"),
+    _rule("diet", r"(?:is|has gone|went|became|has become) (?P<v>(?:an? )?(?:vegan|vegetarian|pescatarian|omnivore|flexitarian)\b.*)"),
+    _rule("diet", r"follows (?P<v>an? .*\bdiet\b.*|.*\bdiet\b.*)"),
+    _rule("search engine", r"searches the web with (?P<v>.+)"),
+    _rule("main browser", r"uses (?P<v>(?:Chrome|Firefox|Safari|Edge|Brave|Arc|Opera|Vivaldi|Chromium)\b.*)"),
+    _rule("phone", r"(?:has|uses|owns|bought) (?P<v>an? (?:iPhone|Pixel|Galaxy|Nokia|OnePlus|Fairphone|Xiaomi|Moto|BlackBerry)\b.*)"),
+    _rule("laptop", r"(?:has|uses|owns|bought) (?P<v>an? (?:MacBook|ThinkPad|Surface|Chromebook|Framework)\b.*)"),
+    _rule("doctor", rf"(?:sees|is a patient of) (?P<v>{_TITLE}.+)"),
+    _rule("email address", r"can be reached at (?P<v>\S+@\S+)"),
+    _rule("name", r"(?:is|was) (?:called|named) (?P<v>.+)", people=False),
+    _rule("name", r"goes by (?P<v>.+)"),
 )  # fmt: skip
+_SCHOOL: Final = re.compile(
+    r"^(?:goes to|attends|attended|went to|is at|was at|started at|has started at|is a pupil at|is a student at|studies at"
+    r"|now goes to) (?P<v>.+)$",
+    re.IGNORECASE,
+)
+_SCHOOL_NAME: Final = re.compile(
+    r"\b(?:School|Primary|Elementary|Middle|High|Secondary|Academy|Kindergarten|Nursery|College|University|Lyceum)\b"
+)
+_OCCUPATION: Final = re.compile(
+    r"^(?:is|was|became|has become)(?: working as)? (?P<v>(?:an?|the) .+|head of .+)$", re.IGNORECASE
+)
+_LESSONS: Final = re.compile(r"^(?:takes|has|is taking) (?P<n>[\w-]+) (?:lessons|classes) (?:from|with) (?P<v>.+)$")
 
 
 def absorb_change(text: str) -> str:
     """Drop the words that only mark a change; the arrow of a chain says it."""
-    text = _CHANGE_WORDS.sub("", text)
-    return " ".join(text.split()).rstrip(",")
+    return " ".join(_CHANGE_WORDS.sub("", text).split()).strip(" ,")
 
 
 def without_contrast(text: str, previous: Sequence[str]) -> str:
-    """Drop "instead of v1" / "not v1" when v1 is a value that the chain already shows."""
+    """Drop "instead of v1" / "not v1" when v1 is what an earlier value already says."""
     match = _CONTRAST.search(text)
-    if match and any(match["old"].casefold() in value.casefold() for value in previous):
-        return text[: match.start()]
+    old = content_set(match["old"]) if match else frozenset()
+    if match and old and any(old <= content_set(value) for value in previous):
+        return text[: match.start()] + (match["rest"] or "").removeprefix(",")
     return text
 
 
 def noun_value(text: str) -> str:
-    """A value as a noun phrase: no leading article or preposition, no change words."""
+    """A value as a noun phrase: no leading article or preposition ("the" stays), no change words."""
     text = absorb_change(text)
-    return re.sub(r"^(?:(?:a|an|on|in|at) )+", "", text).strip()
+    return re.sub(r"^(?:(?:a|an|on|in|at) )+", "", text).strip() or text
 
 
-def rule_value(rule: Rule, statement: Statement) -> str | None:
-    """The value a rule reads from a statement, or None."""
-    if statement.noun:
-        return None
-    match = rule.pattern.match(absorb_change(lower_first(statement.predicate)))
-    return noun_value(match["v"]) if match else None
+def rule_values(statement: Statement) -> dict[str, str]:
+    """Attribute name -> value, for every rule that can read the statement."""
+    predicate = absorb_change(lower_first(statement.predicate))
+    found: dict[str, str] = {}
+    person = not statement.noun or statement.noun.split()[-1] in PEOPLE
+    prefix = f"{statement.noun}'s " if statement.noun else ""
+    for rule in RULES:
+        match = rule.pattern.match(predicate) if person or not rule.people else None
+        if match and prefix + rule.name not in found:
+            found[prefix + rule.name] = noun_value(match["v"] + (match.groupdict().get("w") or ""))
+    if match := _SCHOOL.match(predicate):
+        child = statement.noun and person
+        if child or _SCHOOL_NAME.search(match["v"]):
+            found[f"{prefix}school"] = noun_value(match["v"])
+    if (match := _LESSONS.match(predicate)) and not statement.noun:
+        found[f"{match['n']} teacher"] = noun_value(match["v"])
+    if person and (match := _OCCUPATION.match(predicate)) and is_occupation(match["v"]):
+        found.setdefault(f"{prefix}job", noun_value(re.sub(r"^the (?=owner|head)", "", match["v"])))
+    return found
+
+
+def is_occupation(phrase: str) -> bool:
+    """Whether a noun phrase names a job ("a physics teacher at a high school")."""
+    head = re.split(r",| (?:at|in|for|of|with|on|from|who|and)\b", phrase, maxsplit=1)[0].split()[-1].lower()
+    if head in NOT_OCCUPATIONS:
+        return False
+    return head in OCCUPATIONS or head.endswith(("er", "or", "ist", "ian", "eer", "man", "woman"))
+
+
+def place_name(values: Sequence[str]) -> str:
+    """ "home country" when all values are countries, else "home city"."""
+    return "home country" if all(value.removeprefix("the ") in COUNTRIES for value in values) else "home city"
 
 
 _COPULA: Final = re.compile(
-    r"^(?:now )?(?:is|are|was|were)(?: now)?(?: called| named| painted| set for| due| down to| up to)? (?P<v>.+)$"
+    r"^(?:is|are|was|were)(?: (?:called|named|painted|set for|due(?: on)?|down to|up to|held|still))? (?P<v>.+)$"
 )
+_MOVED: Final = re.compile(
+    r"^(?:has been|have been|was|were|has|is) (?:moved|raised|lowered|put off|postponed|changed|increased|reduced|cut"
+    r"|brought forward|risen|dropped|gone up|gone down|grown|pushed back|rescheduled|switched|set) (?:back )?(?:to|for|until) (?P<v>.+)$"
+)
+_FROM_TO: Final = re.compile(
+    r"^(?:has |have |is |was |has been |was )?(?:moved|moving|switched|changed|went|gone|upgraded|downgraded|raised|lowered|increased"
+    r"|reduced|cut|transferred|relocated|grew|rose|fell|dropped|risen|fallen|grown|converted|down|up)(?: .*?)?"
+    r" from (?P<a>.+?) (?:over )?to (?P<b>.+)$"
+)
+_FOR: Final = re.compile(
+    r"^(?:has )?(?:swapped|traded|exchanged|left|gave up|ditched)(?: in)? (?P<a>.+?)(?: in)? for (?P<b>.+)$"
+)
+_REPLACED: Final = re.compile(r"^(?:has )?replaced (?P<a>.+?) (?:with|by) (?P<b>.+)$")
+_BLAND: Final = re.compile(
+    r"^(?:usually |mainly |mostly |only |always )?(?:uses|used|has|had|owns|owned|got|drives|drove|rides|lives|lived|drinks|eats|reads|"
+    r"plays|wears|takes|took|watches|pays|earns|speaks|keeps|bought|has bought|got|has got|switched|has switched|changed|"
+    r"has changed|moved|has moved|upgraded|has upgraded|is|was|will be|prefers|chose|has chosen|settled|has settled|works|worked|"
+    r"is having|goes|went|studies|studied|sold the \w+ and drives)"
+    r"(?: (?:to|on|in|at|with|for|onto|as|by))? (?P<v>.+)$",
+    re.IGNORECASE,
+)
+_STARTS_NOMINAL: Final = re.compile(
+    r"^(?:(?:an?|the|no|his|her|their|only|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) |[A-Z0-9\"]|-?\d)"
+)
+
+
+def old_and_new(statement: Statement) -> tuple[str, str] | None:
+    """(old, new) of a statement that names both: "switched from Chrome to Firefox", "swapped A for B"."""
+    predicate = absorb_change(lower_first(statement.predicate))
+    for pattern in (_FROM_TO, _REPLACED, _FOR):
+        if match := pattern.match(predicate):
+            a, b = noun_value(match["a"]), noun_value(match["b"])
+            return re.sub(r"^the ", "", a), b
+    return None
+
+
+def is_being(noun: str) -> bool:
+    """Whether a possessed noun is a person or an animal."""
+    head = re.split(r",| (?:from|in|at|of|with|named|called) ", noun)[0].split()
+    return any(word in PEOPLE or word in ANIMALS for word in (head[-1].lower(), head[0].lower()))
 
 
 def possessive(statement: Statement) -> tuple[str, str] | None:
     """(attribute, value) of "User's manager is Ms. Lindqvist", else None."""
-    if not statement.noun:
-        return None
-    match = _COPULA.match(statement.predicate)
+    if not statement.noun or is_being(statement.noun):
+        return None  # "User's dog is on raw food": the dog is no attribute, and its predicates are kept whole
+    predicate = absorb_change(statement.predicate)
+    match = _MOVED.match(predicate) or _COPULA.match(predicate)
     return (statement.noun, noun_value(match["v"])) if match else None
+
+
+def bland_value(statement: Statement, attribute: str) -> str | None:
+    """The object of a verb that adds nothing to the attribute ("uses LastPass" for "password manager")."""
+    predicate = absorb_change(lower_first(statement.predicate))
+    match = _BLAND.match(predicate)
+    if match is None or not _STARTS_NOMINAL.match(match["v"]):
+        return None
+    value = re.sub(rf" (?:as|for|in|of) (?:an? |the |their )?{re.escape(attribute)}\b", "", noun_value(match["v"]))
+    return without_attribute(only_count(value, attribute), attribute) or None
+
+
+_TAIL: Final = re.compile(r" (?:in|of|for|as|on) (?:the |their |an? )?(?P<w>[\w '-]+)$")
+
+
+def without_attribute(value: str, attribute: str) -> str:
+    """Drop a closing mention of the attribute: "985 euros in rent", "29.99 a month for the internet"."""
+    match = _TAIL.search(value)
+    if match and content(match["w"]) and content_set(match["w"]) <= content_set(attribute):
+        return value[: match.start()]
+    return value
+
+
+def changed_value(statement: Statement, attribute: str) -> str | None:
+    """The new value in "brought the HbA1c down to 6.4%", "renamed the kitten Captain"."""
+    predicate = absorb_change(lower_first(statement.predicate))
+    name = re.escape(attribute)
+    match = re.match(rf"^(?:has )?\w+ (?:the|their|his|her) {name}(?: \w+)? to (?P<v>.+)$", predicate)
+    return noun_value(match["v"]) if match else None
+
+
+def only_count(value: str, attribute: str) -> str:
+    """ "9 hens" is "9" under the attribute "number of hens"."""
+    parts = value.split(" ", 1)
+    is_number = parts[0].lower() in NUMBER_WORDS or parts[0].isdigit()
+    if is_number and len(parts) == 2 and content(parts[1]) == content(attribute.removeprefix("number of ")):
+        return parts[0]
+    return value
+
+
+_COUNTED: Final = re.compile(
+    r"^(?:has|have|had|owns|keeps) (?:only )?(?P<c>\d+|[a-z]+) (?P<n>[a-z][\w-]*)(?P<rest>,.*| .*)?$"
+)
+
+
+def counted(statement: Statement) -> tuple[str, str, str] | None:
+    """(noun stem, count with details, noun) of "has two cats, Salt and Pepper", else None."""
+    match = _COUNTED.match(absorb_change(lower_first(statement.predicate)))
+    if match is None or statement.noun or not (match["c"].isdigit() or match["c"] in NUMBER_WORDS):
+        return None
+    stems = content(match["n"])
+    rest = match["rest"] or ""
+    return (stems[0], match["c"] + rest, match["n"]) if len(stems) == 1 and len(words(match["n"])) == 1 else None

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from roam.fusion.attributes import RULES, absorb_change, noun_value, possessive, rule_value, without_contrast
+from roam.fusion.attributes import (
+    absorb_change,
+    bland_value,
+    changed_value,
+    counted,
+    old_and_new,
+    place_name,
+    possessive,
+    rule_values,
+    without_contrast,
+)
 from roam.fusion.chain import Chain, collapse, join_chains, refines, same_value
-from roam.fusion.grammar import Statement, lower_first, past, read
-from roam.fusion.text import content_set, overlap
+from roam.fusion.extension import value_for
+from roam.fusion.grammar import Statement, front_to_end, is_settled_past, read, tell
+from roam.fusion.heads import attitude, habit, shared_thing
+from roam.fusion.text import content_set
 
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}")
 
@@ -23,12 +35,20 @@ class Timed:
     date: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value of a new chain and the input that it comes from."""
+
+    text: str
+    source: int
+
+
 def date_of(time: str | None) -> str | None:
     """The day of an ISO time, or the time as given when it has another form; None stays None."""
-    if not time:
+    if not time or not time.strip():
         return None
     match = _DATE.match(time)
-    return match[0] if match else time.replace("(", "").replace(")", "")
+    return match[0] if match else re.sub(r"[()\s]+", " ", time).strip() or None
 
 
 def fuse_conflict(items: Sequence[Timed]) -> str:
@@ -42,56 +62,138 @@ def fuse_conflict(items: Sequence[Timed]) -> str:
 
 
 def _start(items: Sequence[Timed]) -> Chain:
-    statements = [read(item.segment) for item in items]
+    statements = [read(front_to_end(item.segment)) for item in items]
     owner = statements[-1].owner
+    settled = [is_settled_past(statement) for statement in statements]
+    if any(settled) and not all(settled):  # the texts' own dates decide over the order of arrival
+        order = sorted(range(len(items)), key=lambda index: not settled[index])
+        items = [items[index] for index in order]
+        statements = [statements[index] for index in order]
     attribute, values = _values(statements)
-    date = items[-1].date
-    kept = collapse(values)
-    if len(kept) > 1:
-        first = _first_of_current(values)
-        date = items[first].date
-        values = kept
-    return Chain(f"{owner} {attribute}", tuple(values), date)
+    kept = collapse([value.text for value in values])
+    if len(kept) == 1:  # nothing but refinements: a conflict was judged, so both wordings stay visible
+        kept = [value.text for value in values]
+    first = len(values) - 1
+    while first and len(collapse([value.text for value in values[first - 1 :]])) == 1 and len(kept) < len(values):
+        first -= 1
+    return Chain(f"{owner} {attribute}", tuple(kept), items[values[first].source].date)
 
 
-def _first_of_current(values: Sequence[str]) -> int:
-    index = len(values) - 1
-    while index and len(collapse(values[index - 1 :])) == 1:
-        index -= 1
-    return index
-
-
-def _values(statements: Sequence[Statement]) -> tuple[str, list[str]]:
-    for rule in RULES:
-        found = [rule_value(rule, statement) for statement in statements]
-        if all(found):
-            return rule.name, [value for value in found if value]
-    pairs = [possessive(statement) for statement in statements]
-    known = [pair for pair in pairs if pair]
-    if known and len(known) == len(pairs) and len({name for name, _ in known}) == 1:
-        values: list[str] = []
-        for _, value in known:
-            values.append(without_contrast(value, values))
-        return known[0][0], values
-    return _general(statements)
-
-
-def _general(statements: Sequence[Statement]) -> tuple[str, list[str]]:
-    """The safe form when no attribute can be read: both predicates in full, the older ones in the past tense."""
+def _values(statements: Sequence[Statement]) -> tuple[str, list[_Value]]:
+    for reader in (_by_name, _by_rule, _by_count):
+        if found := reader(statements):
+            return found
+    for head in (attitude, habit):
+        if told := head(statements):
+            return told[0], _plain(_drop_contrast(told[1]))
     noun = statements[-1].noun
     if noun and all(statement.noun == noun and statement.predicate for statement in statements):
-        attribute = noun
-        values = [absorb_change(statement.predicate) for statement in statements]
-    else:
-        attribute = "status"
-        values = [_whole(statement) for statement in statements]
-    return attribute, [past(value) for value in values[:-1]] + [values[-1]]
+        return noun, _told([replace(statement, noun="") for statement in statements])
+    if found := _by_some(statements):
+        return found
+    if thing := shared_thing(statements):
+        return thing[0], _plain(_drop_contrast(thing[1]))
+    # The safe form when no attribute can be read: every statement in full under a head that promises nothing.
+    return "status", _told(statements)
 
 
-def _whole(statement: Statement) -> str:
-    if statement.noun or not statement.predicate:
-        return lower_first(statement.text)
-    return absorb_change(lower_first(statement.predicate))
+def _told(statements: Sequence[Statement]) -> list[_Value]:
+    last = len(statements) - 1
+    told = [absorb_change(tell(statement, index == last)) for index, statement in enumerate(statements)]
+    return _plain(_drop_contrast(told))
+
+
+def _plain(values: Sequence[str]) -> list[_Value]:
+    return [_Value(value, index) for index, value in enumerate(values)]
+
+
+def _drop_contrast(values: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    for value in values:
+        kept.append(without_contrast(value, kept))
+    return kept
+
+
+def _by_name(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | None:
+    """Some statement names the attribute ("User's manager is ..."); the others must give a value or restate one."""
+    named = [pair[0] for pair in map(possessive, statements) if pair]
+    if not named:
+        return None
+    attribute = named[-1]
+    found = [_values_for_name(statement, attribute) for statement in statements]
+    known = [value for values in found for value in values]
+    values: list[_Value] = []
+    for index, (texts, statement) in enumerate(zip(found, statements, strict=True)):
+        restated = [value for value in known if content_set(value) <= content_set(statement.predicate)]
+        if not texts and not restated:
+            return None
+        for text in texts or restated[:1]:
+            values.append(_Value(without_contrast(text, [value.text for value in values]), index))
+    return attribute, values
+
+
+def _values_for_name(statement: Statement, attribute: str) -> list[str]:
+    pair = possessive(statement)
+    if pair and pair[0] == attribute:
+        return [pair[1]]
+    by_rule = rule_values(statement).get(attribute)
+    if statement.noun and statement.noun != attribute:
+        return [by_rule] if by_rule else []
+    if changed := old_and_new(statement):
+        return [value for value in changed if not content_set(value) <= content_set(attribute)]
+    value = by_rule or changed_value(statement, attribute) or bland_value(statement, attribute)
+    return [value] if value else []
+
+
+def _by_some(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | None:
+    """Only some statements give a value for the one attribute in question; the others are told in full."""
+    found = [dict(rule_values(statement)) for statement in statements]
+    for values, statement in zip(found, statements, strict=True):
+        if (pair := possessive(statement)) and not values:
+            values[pair[0]] = pair[1]
+    names = {name for values in found for name in values}
+    if len(names) != 1:
+        return None
+    attribute = names.pop()
+    told = _told(statements)
+    return attribute, [
+        _Value(values.get(attribute, value.text), index)
+        for index, (values, value) in enumerate(zip(found, told, strict=True))
+    ]
+
+
+def _by_rule(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | None:
+    """All statements have values for the same attribute of the rules; a change that names both sides gives both."""
+    read_values = [rule_values(statement) for statement in statements]
+    changes = [old_and_new(statement) for statement in statements]
+    names = [name for found in read_values for name in found]
+    for name in dict.fromkeys(names):
+        values: list[_Value] = []
+        for index, (found, change) in enumerate(zip(read_values, changes, strict=True)):
+            if change and (name not in found or " from " in statements[index].predicate):
+                values.extend(_Value(text, index) for text in change)
+            elif name in found:
+                values.append(_Value(without_contrast(found[name], [value.text for value in values]), index))
+            else:
+                break
+        else:
+            base = (
+                name.removesuffix("home city") + place_name([v.text for v in values]) if "home city" in name else name
+            )
+            return base, values
+    return None
+
+
+def _by_count(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | None:
+    """Different numbers of the same thing: "has two cats", "has one cat"."""
+    found = [counted(statement) for statement in statements]
+    known = [item for item in found if item]
+    if len(known) != len(found) or len({item[0] for item in known}) != 1:
+        return None
+    values = [item[1] for item in known]
+    plural = max((item[2] for item in known), key=len)
+    bare = all(" " not in value and "," not in value for value in values)
+    return (f"number of {plural}" if bare else plural), _plain(values)
 
 
 # --- a history that has a chain ---------------------------------------------------------------------------------
@@ -104,10 +206,10 @@ def _extend(items: Sequence[Timed]) -> Chain:
         if item.chain is not None:
             joined = join_chains(chain, item.chain) if chain else item.chain
             chain, waiting = _late(joined, waiting), []
-        elif chain is None or (item.date and chain.date and item.date < chain.date):
+        elif chain is None:
             waiting.append(item.segment)
-            if chain is not None:
-                chain, waiting = _late(chain, waiting), []
+        elif (item.date and chain.date and item.date < chain.date) or is_settled_past(_statement(item.segment)):
+            chain = _late(chain, [item.segment])
         else:
             chain = _append(chain, item)
     if chain is None:
@@ -115,38 +217,31 @@ def _extend(items: Sequence[Timed]) -> Chain:
     return chain
 
 
+def _statement(segment: str) -> Statement:
+    return read(front_to_end(segment))
+
+
 def _late(chain: Chain, segments: Sequence[str]) -> Chain:
     """Late arrivals go directly before the current value, which stays current."""
     values = list(chain.values)
     for segment in segments:
-        value = value_for(chain, segment, current=False)
-        if any(same_value(value, known) for known in values):
-            continue
-        values.insert(len(values) - 1, value)
+        for value in value_for(chain, _statement(segment), current=False):
+            near = values[-2:]
+            if any(same_value(value, known) or refines(known, value) for known in near):
+                continue
+            values.insert(len(values) - 1, value)
     return Chain(chain.head, tuple(values), chain.date, chain.earlier)
 
 
 def _append(chain: Chain, item: Timed) -> Chain:
-    value = value_for(chain, item.segment, current=True)
-    last = chain.values[-1]
-    if same_value(last, value) or refines(last, value):
-        return chain
-    if refines(value, last):
-        return Chain(chain.head, (*chain.values[:-1], value), chain.date, chain.earlier)
-    return Chain(chain.head, (*chain.values, value), item.date, chain.earlier)
-
-
-def value_for(chain: Chain, segment: str, current: bool) -> str:
-    """The value that a statement adds to a chain; its whole predicate when the attribute's rules do not fit."""
-    statement = read(segment)
-    attribute = chain.head.rsplit("'s ", 1)[-1]
-    for rule in RULES:
-        if rule.name == attribute and (found := rule_value(rule, statement)):
-            return found
-    pair = possessive(statement)
-    if pair and (pair[0] == attribute or overlap(pair[0], attribute) > 0):
-        return without_contrast(pair[1], chain.values)
-    value = _whole(statement)
-    if statement.noun and content_set(statement.noun) & content_set(chain.head):
-        value = absorb_change(statement.predicate) or noun_value(statement.text)
-    return value if current else past(value)
+    values = list(chain.values)
+    date = chain.date
+    for value in value_for(chain, _statement(item.segment), current=True):
+        if same_value(values[-1], value) or refines(values[-1], value):
+            continue
+        if refines(value, values[-1]):
+            values[-1] = value
+            continue
+        values.append(value)
+        date = item.date
+    return Chain(chain.head, tuple(values), date, chain.earlier)

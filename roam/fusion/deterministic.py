@@ -80,11 +80,19 @@ def _mains(pieces: Sequence[tuple[str, ...]]) -> tuple[int, ...]:
     best, best_score = (0,) * len(pieces), -1.0
     for choice in product(*(range(len(segments)) for segments in pieces)):
         chosen = [segments[index] for segments, index in zip(pieces, choice, strict=True)]
-        score = sum(overlap(a, b) for i, a in enumerate(chosen) for b in chosen[i + 1 :])
-        score -= 0.01 * sum(choice)
+        score = sum(
+            overlap(_subject_matter(a), _subject_matter(b)) for i, a in enumerate(chosen) for b in chosen[i + 1 :]
+        )
+        score -= 0.15 * sum(choice)
         if score > best_score:
             best, best_score = choice, score
     return best
+
+
+def _subject_matter(segment: str) -> str:
+    """What a segment is about, without the marker of a chain, whose words and date say nothing about it."""
+    chain = parse_chain(segment)
+    return f"{chain.head}: {' '.join(chain.values)}" if chain else segment
 
 
 def _fused_segments(relation: Relation, parts: Sequence[_Parts], survivor: int) -> list[str]:

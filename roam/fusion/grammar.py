@@ -111,7 +111,7 @@ def read(text: str) -> Statement:
         noun, predicate = _split_owned(match["rest"])
         if predicate:
             return Statement(text, f"{match['owner']} {noun}", match["owner"], noun, predicate)
-    if (match := _NAME.match(text)) and _is_verb(match["rest"]) and not _is_verb(text):
+    if (match := _NAME.match(text)) and is_verb(match["rest"]) and not is_verb(text.lower()):
         name = match["subject"]
         return Statement(text, name, name + "'s", "", match["rest"])
     return Statement(text, "", "The user's", "", text)
@@ -128,13 +128,25 @@ def _split_owned(rest: str) -> tuple[str, str]:
     return (match["noun"], match["verb"]) if match else (rest, "")
 
 
-def _is_verb(text: str) -> bool:
+def is_verb(text: str) -> bool:
+    """Whether a text starts with a third-person verb, adverbs aside."""
     for word in text.split(" "):
         lower = word.lower()
+        if word != lower:
+            return False
         if lower in ADVERBS:
             continue
         known = lower in PAST or lower in UNCHANGING or lower in PAST_BASE
         return known or (lower.endswith(("s", "ed")) and not lower.endswith(("ss", "'s", "us")) and len(lower) > 3)
+    return False
+
+
+def is_past(text: str) -> bool:
+    """Whether a text starts with a verb in the past tense, adverbs aside."""
+    for word in text.split(" "):
+        if word in ADVERBS:
+            continue
+        return word in UNCHANGING or word in PAST_BASE or (word.endswith("ed") and " " in text)
     return False
 
 
@@ -163,7 +175,7 @@ def past(predicate: str) -> str:
 def _past_form(lower: str, token: str) -> str:
     if lower in PAST:
         return PAST[lower]
-    if lower in UNCHANGING or not lower.endswith("s") or lower.endswith("ss") or lower in NOT_VERBS:
+    if lower in UNCHANGING or lower in NOT_VERBS or not re.fullmatch(r"[a-z]{3,}(?<!s)s", lower):
         return token
     if lower.endswith("ies"):
         return lower[:-3] + "ied"
@@ -174,3 +186,46 @@ def _past_form(lower: str, token: str) -> str:
         return base + "d"
     doubles = re.fullmatch(r"[^aeiou]*[aeiou][bdgmnprt]", base)
     return base + (base[-1] if doubles else "") + "ed"
+
+
+_FRONT = re.compile(
+    r"^(?P<front>(?:In|From|Until|At|On|During|Since|For|As for)\b[^,]*?),? (?P<subject>the user(?:'s)?|User(?:'s)?)\s(?P<rest>.+)$"
+)
+
+
+def front_to_end(text: str) -> str:
+    """Move a phrase before the subject to the end: "In 2020 the user was at Nokia", "The user was at Nokia in 2020"."""
+    match = _FRONT.match(text)
+    if match is None:
+        return text
+    return f"{_capital(match['subject'])} {match['rest']} {lower_first(match['front'])}"
+
+
+_STATE_IN_PAST = re.compile(
+    r"^(?:was|were|lived|worked|had|studied|owned|drove|taught|attended|used to|played|stayed|rented|served|went to)\b"
+)
+_TEXT_DATE = re.compile(
+    r"\b(?:in|until|till|from|before|between|during|up to|back in|through)\b.*\b(?:(?:19|20)\d\d|grade|childhood|\w+ school)\b"
+    r"|\bused to\b|\bas a (?:child|kid|teenager|student)\b|\buntil\b|\byears ago\b"
+)
+
+
+def is_settled_past(statement: Statement) -> bool:
+    """Whether a statement tells a state that was over by its own words ("lived in Exeter in 2019")."""
+    predicate = lower_first(statement.predicate)
+    return bool(_STATE_IN_PAST.match(predicate) and _TEXT_DATE.search(predicate))
+
+
+def tell(statement: Statement, current: bool = True) -> str:
+    """The whole statement as a value: the owner's predicate, or the possession with "their" and its predicate.
+
+    A value that is not `current` goes into the past tense.
+    """
+    if not statement.predicate or statement.predicate.startswith("and "):
+        return lower_first(statement.text)
+    predicate = lower_first(statement.predicate)
+    predicate = predicate if current else past(predicate)
+    if not statement.noun:
+        return predicate
+    possessor = "their" if statement.owner.lower() in ("the user's", "user's") else statement.owner
+    return f"{possessor} {statement.noun} {predicate}"

@@ -57,7 +57,7 @@ UNCHANGING: Final = word_set(
 ADVERBS: Final = word_set(
     """always never usually often sometimes still only also just really rarely seldom mostly mainly currently now
     regularly generally normally no longer hardly even once strongly completely totally actually typically fully
-    quite at long last"""
+    quite"""
 )
 NOT_VERBS: Final = word_set("""always sometimes perhaps besides afterwards nowadays days its his this""")
 THIRD: Final = {"have": "has", "do": "does", "am": "is", "don't": "doesn't", "haven't": "hasn't", "go": "goes"}
@@ -70,3 +70,34 @@ COORDINATED: Final = word_set(
 )
 
 NO_REFINEMENT = word_set("""and or but than more less over under least most almost half""")
+PEOPLE: Final = word_set(
+    """son daughter child kid wife husband partner spouse brother sister mother father mum mom dad grandmother
+    grandfather grandma grandpa aunt uncle cousin nephew niece friend boyfriend girlfriend fiance fiancee roommate
+    flatmate colleague boss neighbour neighbor stepson stepdaughter twin mother-in-law father-in-law sister-in-law
+    brother-in-law family parents"""
+)
+OCCUPATIONS: Final = word_set(
+    """nurse chef intern cook architect analyst partner pilot clerk student lead guide barista apprentice surgeon
+    diplomat priest monk nun scientist mechanic model coach judge midwife athlete accountant consultant assistant
+    attendant lieutenant sergeant captain secretary freelance freelancer trainee chemist paramedic vet graduate head ceo
+    cto au-pair tutor plumber electrician butcher author"""
+)
+NOT_OCCUPATIONS: Final = word_set(
+    """smoker drinker vegetarian beginner runner swimmer member lover user sister brother mother father daughter
+    neighbour neighbor believer eater hater sleeper riser starter newcomer fan person winner loser owner number
+    commuter reader supporter voter donor bird owl twin pessimist optimist perfectionist pacifist humanitarian
+    librarian's cyclist"""
+) - {"owner"}
+ANIMALS: Final = word_set(
+    """dog cat puppy kitten horse rabbit hamster parrot budgie bird fish goldfish tortoise turtle snake lizard gecko pony
+    donkey goat sheep cow pig hen rooster duck ferret rat mouse pet dachshund labrador terrier"""
+)
+COUNTRIES: Final = frozenset(
+    "Argentina|Australia|Austria|Bangladesh|Belgium|Bolivia|Brazil|Bulgaria|Cambodia|Cameroon|Canada|Chile|China|Colombia"
+    "|Croatia|Cuba|Cyprus|Czechia|Denmark|Ecuador|Egypt|Estonia|Ethiopia|Finland|France|Germany|Ghana|Greece|Hungary"
+    "|Iceland|India|Indonesia|Iran|Iraq|Ireland|Israel|Italy|Jamaica|Japan|Jordan|Kenya|Latvia|Lebanon|Lithuania"
+    "|Malaysia|Malta|Mexico|Morocco|Nepal|Netherlands|New Zealand|Nigeria|Norway|Pakistan|Peru|Philippines|Poland"
+    "|Portugal|Qatar|Romania|Russia|Saudi Arabia|Scotland|Senegal|Serbia|Slovakia|Slovenia|South Africa|South Korea"
+    "|Spain|Sri Lanka|Sweden|Switzerland|Syria|Taiwan|Tanzania|Thailand|Tunisia|Turkey|UAE|UK|USA|US|Uganda|Ukraine"
+    "|United Kingdom|United States|Uruguay|Venezuela|Vietnam|Wales|Zambia|Zimbabwe".split("|")
+)

@@ -6,7 +6,7 @@ import re
 
 from roam.fusion.lexicon import ABBREVIATIONS, NEGATIONS, NUMBER_WORDS, STOP_WORDS
 
-_KEEPS_PERIOD = re.compile(r"(?:^|[\s(])(?:a\.m|p\.m|e\.g|i\.e|etc|Jr|Sr|Inc|Ltd|Co|U\.S|U\.K|Ph\.D|[A-Z])\.$")
+_KEEPS_PERIOD = re.compile(r"(?:^|[\s(])(?:a\.m|p\.m|e\.g|i\.e|etc|Jr|Sr|Inc|Ltd|Co|U\.S|U\.K|Ph\.D)\.$")
 _SENTENCE_END = re.compile(r'(?<=[^\s])[.!?]"? (?=["A-Z0-9])')
 _WORD = re.compile(r"[^\W_]+(?:[.,:/'’-][^\W_]+)*[%+]?", re.UNICODE)
 

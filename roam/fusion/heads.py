@@ -1,0 +1,180 @@
+"""Chain heads whose values are predicates: views on something, habits, things had or given up (data/FUSION.md, CON)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from roam.fusion.attributes import absorb_change
+from roam.fusion.grammar import Statement, lower_first, past
+from roam.fusion.text import content_set
+
+_ATTITUDE: Final = re.compile(
+    r"^(?:(?:really|absolutely|still|also|strongly|secretly|does not|doesn't|did not|didn't|no longer|never|has|has come to"
+    r"|does|quite) )*"
+    r"(?:(?:love|like|hate|dislike|enjoy|adore|detest|loathe|despise|trust|distrust|support|oppose|favour|favor|fear|mind"
+    r"|admire|find|think|believe|consider|prefer)(?:e?s|e?d)?|found|thought|(?:cannot|can't|couldn't) (?:stand|bear)"
+    r"|gets? on(?: well)? with|got on(?: well)? with|(?:is|was) (?:not |a little |very )?(?:afraid|fond|scared|a fan|tired|sick"
+    r"|wary|proud|critical) of|(?:is|was) (?:not )?(?:keen|sold) on|(?:is|was) (?:against|for|in favour of)"
+    r"|(?:is|was) (?:not )?(?:bored|fascinated|annoyed) by|(?:is|was) (?:not )?(?:interested in|into)"
+    r"|lost (?:all )?(?:interest in|respect for)|got into|warmed to)"
+    r"(?: (?:that|working|living in|going to|using))? (?P<x>.+)$"
+)
+_STOPS: Final = frozenset(
+    "a an the of in on at to for from by with as and or but is are was were that after since".split(" ")
+)
+_FREQUENT: Final = re.compile(
+    r"\b(?:every|daily|weekly|each|often|usually|regularly|on \w+days|an? (?:day|week|month|year)|most \w+s|always|never"
+    r"|no longer|stopped|quit|gave up|has given up|rarely|sometimes)\b"
+)
+_GIVEN_UP: Final = re.compile(
+    r"^(?:has )?(?:stopped|quit|gave up|given up|no longer|never|started|has started|took up|has taken up) (?P<v>\w+)"
+)
+_LEADING: Final = re.compile(
+    r"^(?:(?:always|usually|often|never|no|longer|sometimes|only|regularly|rarely|doesn't|does|not|didn't) )*"
+)
+
+
+_FEMALE: Final = frozenset(
+    "mother sister daughter wife aunt girlfriend grandmother mother-in-law sister-in-law niece".split(" ")
+)
+_MALE: Final = frozenset(
+    "father brother son husband uncle boyfriend grandfather father-in-law brother-in-law nephew".split(" ")
+)
+
+
+def pronoun(noun: str) -> str:
+    """ "it", "them", "her" or "him" for a noun phrase."""
+    head = re.split(r" (?:for|of|in|on|at|with|from|to) ", noun)[0].split()[-1]
+    if head in _FEMALE or head in _MALE:
+        return "her" if head in _FEMALE else "him"
+    plural = head.islower() and head.endswith("s") and not head.endswith(("ss", "us", "is", "'s"))
+    return "them" if plural or " and " in noun else "it"
+
+
+def common_prefix(phrases: Sequence[str]) -> str:
+    """The words that all phrases start with, without trailing function words."""
+    kept: list[str] = []
+    for group in zip(*(phrase.replace(",", " ,").split() for phrase in phrases), strict=False):
+        if len({word.casefold() for word in group}) > 1:
+            break
+        kept.append(group[0])
+    while kept and (kept[-1].lower() in _STOPS or kept[-1] == ","):
+        kept.pop()
+    return " ".join(kept).replace(" ,", ",")
+
+
+def attitude(statements: Sequence[Statement]) -> tuple[str, list[str]] | None:
+    """("view on X", predicates with a pronoun for X) when all statements judge the same X, else None."""
+    if any(statement.noun for statement in statements):
+        return None
+    predicates = [absorb_change(lower_first(statement.predicate)) for statement in statements]
+    matches = [_ATTITUDE.match(predicate) for predicate in predicates]
+    if not all(matches):
+        return None
+    topic = common_prefix([match["x"] for match in matches if match])
+    if not content_set(topic):
+        return None
+    return f"view on {topic}", in_past([replace_topic(predicate, topic) for predicate in predicates])
+
+
+def replace_topic(predicate: str, topic: str, pronouns: bool = True) -> str:
+    """`predicate` with its first mention of `topic` as a pronoun, or left out."""
+    other = pronoun(topic) if pronouns else ""
+    pattern = re.compile(rf"(?<![\w-]){re.escape(topic)}(?![\w-])", re.IGNORECASE)
+    replaced = pattern.sub(other, predicate, count=1)
+    return " ".join(replaced.split()).replace(" ,", ",") or predicate
+
+
+def habit(statements: Sequence[Statement]) -> tuple[str, list[str]] | None:
+    """("running habit", predicates) when all statements tell how often the same thing is done, else None."""
+    if any(statement.noun for statement in statements):
+        return None
+    predicates = [absorb_change(lower_first(statement.predicate)) for statement in statements]
+    verbs = [_verb(predicate) for predicate in predicates]
+    if len({_root(verb) for verb in verbs}) != 1 or not any(_FREQUENT.search(predicate) for predicate in predicates):
+        return None
+    name = gerund(verbs[0])
+    return (f"{name} habit", in_past(predicates)) if name else None
+
+
+def _verb(predicate: str) -> str:
+    if match := _GIVEN_UP.match(predicate):
+        return match["v"]
+    return _LEADING.sub("", predicate).split(" ", 1)[0]
+
+
+def _root(verb: str) -> str:
+    verb = verb.lower()
+    for ending in ("ing", "es", "s", "e"):
+        if verb.endswith(ending) and len(verb) - len(ending) >= 3:
+            verb = verb[: -len(ending)]
+            break
+    return verb[:-1] if len(verb) > 3 and verb[-1] == verb[-2] and verb[-1] not in "lsz" else verb
+
+
+_PLAIN_VERBS: Final = frozenset("has is was does goes gets takes makes had did can could will".split(" "))
+
+
+def gerund(verb: str) -> str:
+    """The -ing form of a third-person verb, or "" for verbs that name no habit."""
+    if verb in _PLAIN_VERBS or not verb.isalpha():
+        return ""
+    if verb.endswith("ing"):
+        return verb
+    base = verb[:-2] if verb.endswith(("shes", "ches", "xes", "sses")) else verb.removesuffix("s")
+    if verb.endswith("ies"):
+        base = verb[:-3] + "y"
+    if base.endswith("e") and not base.endswith("ee"):
+        return base[:-1] + "ing"
+    double = re.fullmatch(r"[^aeiou]*[aeiou][bdgmnprt]", base)
+    return base + (base[-1] if double else "") + "ing"
+
+
+def shared_thing(statements: Sequence[Statement]) -> tuple[str, list[str]] | None:
+    """(thing, predicates) when all statements are about one thing with an article ("the gym membership"), else None."""
+    if any(statement.noun for statement in statements):
+        return None
+    predicates = [absorb_change(lower_first(statement.predicate)) for statement in statements]
+    shared = _things(predicates[0])
+    for predicate in predicates[1:]:
+        shared &= _things(predicate)
+    if not shared:
+        return None
+    thing = max(sorted(shared), key=len)
+    return thing, in_past([_refer(predicate, thing) for predicate in predicates])
+
+
+_PHRASE_END: Final = _STOPS | frozenset(
+    "every each last next this that who which when while before until again ago".split(" ")
+)
+_COMPARED: Final = frozenset("best worst most least same first last only whole".split(" "))
+
+
+def _things(predicate: str) -> set[str]:
+    """Noun phrases behind an article or possessive, and their ends ("Yamaha upright piano", "upright piano", "piano")."""
+    found: set[str] = set()
+    for match in re.finditer(r"\b(?:the|a|an|no|his|her|their|any) (?=([^,;:()]+))", predicate):
+        tokens: list[str] = []
+        for token in match[1].split():
+            if token in _PHRASE_END:
+                break
+            tokens.append(token)
+        if 0 < len(tokens) <= 4 and not _COMPARED & set(tokens):
+            found.update(" ".join(tokens[start:]) for start in range(len(tokens)))
+    return {thing for thing in found if content_set(thing) and not thing[0].isdigit()}
+
+
+def _refer(predicate: str, thing: str) -> str:
+    name = re.escape(thing)
+    if re.search(rf"\bno {name}\b", predicate):
+        return re.sub(rf"\bno {name}\b", "none", predicate, count=1)
+    if re.search(rf"\ban? {name}\b(?! (?:an?|per|every)\b)", predicate):
+        return re.sub(rf"\ban? {name}\b", "one", predicate, count=1)
+    return re.sub(rf"\b(?:the|his|her|their) {name}\b", pronoun(thing), predicate, count=1)
+
+
+def in_past(values: Sequence[str]) -> list[str]:
+    """Superseded predicates in the past tense, the last one as it is."""
+    return [past(value) for value in values[:-1]] + list(values[-1:])
