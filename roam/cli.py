@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from roam.errors import InputError, RoamError
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from roam.managers import Manager
     from roam.memory import Memory
 
-MemoryFactory = Callable[[str, str], "Memory"]
-"""Opens the store at a path with a manager named 'pretrained' or by its adapter folder."""
-ManagerLoader = Callable[[str], "Manager"]
+MemoryFactory = Callable[[str], "Memory"]
+"""Opens the store at a path."""
+ManagerLoader = Callable[[], "Manager"]
 
 EXTRAS = {
     "torch": "models", "transformers": "models", "peft": "models", "safetensors": "models", "tokenizers": "models",
@@ -63,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-Commands = "argparse._SubParsersAction[_Parser]"
+Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
 
 
 def _command(commands: Commands, name: str, help_text: str, example: str, *, store: bool = True) -> _Parser:
@@ -76,6 +76,7 @@ def _command(commands: Commands, name: str, help_text: str, example: str, *, sto
     parser.add_argument(
         "--manager", default=None, metavar="NAME", help="'pretrained' or an adapter folder (default: $ROAM_MANAGER)"
     )
+    parser.add_argument("--base", default=None, metavar="DIR", help="base weights, when not where the adapter says")
     return parser
 
 
@@ -91,17 +92,23 @@ def _write_commands(commands: Commands) -> None:
     add.add_argument("--source", metavar="NAME", help="where it comes from, e.g. a chat's id")
 
     load = _command(commands, "import", "add many facts from a file", "roam import facts.jsonl --user maya")
-    load.add_argument("file", help="JSONL or CSV with text, user, optional observed_at, source, id; - reads JSONL from stdin")
+    load.add_argument(
+        "file", help="JSONL or CSV with text, user, optional observed_at, source, id; - reads JSONL from stdin"
+    )
     _user(load, required=False)
     load.add_argument("--skip-bad", action="store_true", help="add the good rows of a file that has bad ones")
     load.add_argument("--batch", type=int, default=64, metavar="N", help="facts a transaction (default: %(default)s)")
 
 
 def _read_commands(commands: Commands) -> None:
-    search = _command(commands, "search", "find what answers a question", 'roam search "Any pets?" --user maya --budget 64')
+    search = _command(
+        commands, "search", "find what answers a question", 'roam search "Any pets?" --user maya --budget 64'
+    )
     search.add_argument("query", help="the question")
     _user(search)
-    search.add_argument("--budget", type=int, default=256, metavar="TOKENS", help="tokens of context (default: %(default)s)")
+    search.add_argument(
+        "--budget", type=int, default=256, metavar="TOKENS", help="tokens of context (default: %(default)s)"
+    )
     search.add_argument("--include-evidence", action="store_true", help="also return superseded facts, marked as such")
 
     _user(_command(commands, "list", "list the current views of a user", "roam list --user maya --json"))
@@ -109,7 +116,9 @@ def _read_commands(commands: Commands) -> None:
     explain = _command(commands, "explain", "tell why a fact is where it is", "roam explain 3f2a")
     explain.add_argument("id", help="the id of an observation")
 
-    _user(_command(commands, "history", "list what happened to a user's memory, oldest first", "roam history --user maya"))
+    _user(
+        _command(commands, "history", "list what happened to a user's memory, oldest first", "roam history --user maya")
+    )
 
     as_of = _command(commands, "as-of", "list the views as they were at a time", "roam as-of 2026-02-01 --user maya")
     as_of.add_argument("time", help="ISO 8601 date or date-time")
@@ -123,7 +132,9 @@ def _repair_commands(commands: Commands) -> None:
     retract = _command(commands, "retract", "take a fact out and restore what it had superseded", "roam retract 3f2a")
     retract.add_argument("id", help="the id of an observation")
 
-    erase = _command(commands, "erase", "remove a fact, or a user, with every byte", "roam erase --user maya --all --yes")
+    erase = _command(
+        commands, "erase", "remove a fact, or a user, with every byte", "roam erase --user maya --all --yes"
+    )
     erase.add_argument("id", nargs="?", help="the id of an observation")
     _user(erase, required=False)
     erase.add_argument("--all", action="store_true", help="erase all that the store holds of --user")
@@ -144,7 +155,9 @@ def _model_commands(commands: Commands) -> None:
     relate.add_argument("new", help="the incoming fact")
 
     pull = _command(commands, "pull", "fetch base weights, so that all else works offline", "roam pull", store=False)
-    pull.add_argument("bases", nargs="*", metavar="BASE", help="base names (default: what the manager and the search need)")
+    pull.add_argument(
+        "bases", nargs="*", metavar="BASE", help="base names (default: what the manager and the search need)"
+    )
 
     _command(commands, "doctor", "check what is installed and what is missing", "roam doctor")
 
@@ -169,14 +182,16 @@ def main(
     args.db = getattr(args, "db", None) or os.environ.get("ROAM_DB") or "memory.db"
     args.manager = args.manager or os.environ.get("ROAM_MANAGER") or "pretrained"
     try:
-        return _run(args, memory_factory or _open_memory, manager_loader or _load_manager)
+        return _run(args, memory_factory or _default_factory(args), manager_loader or _default_loader(args))
     except RoamError as error:
         return _fail(type(error).__name__, str(error), as_json=args.json)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        return _fail("InputError", f"{error.name} is not installed: pip install 'roam-distilled[{extra}]'", as_json=args.json)
+        return _fail(
+            "InputError", f"{error.name} is not installed: pip install 'roam-distilled[{extra}]'", as_json=args.json
+        )
     except BrokenPipeError:
         # The reader (head, less) has gone; keep the interpreter from complaining when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -195,7 +210,7 @@ def _run(args: argparse.Namespace, open_memory: MemoryFactory, load_manager: Man
         prepare(args)  # refuses bad arguments before the store is created or a model is loaded
     if args.command not in cli_store.CREATES and memory_missing(args.db):
         raise InputError(f"no store at {args.db!r}: `roam add` makes one, or name another with --db or ROAM_DB")
-    memory = open_memory(args.db, args.manager)
+    memory = open_memory(args.db)
     try:
         return cli_store.COMMANDS[args.command](args, memory)
     finally:
@@ -207,16 +222,23 @@ def memory_missing(path: str) -> bool:
     return path != ":memory:" and "://" not in path and not os.path.exists(path)  # noqa: PTH110 - pathlib costs start-up time
 
 
-def _open_memory(path: str, manager: str) -> Memory:
-    from roam.memory import Memory
+def _default_factory(args: argparse.Namespace) -> MemoryFactory:
+    def open_memory(path: str) -> Memory:
+        from roam.cli_manager import LazyRelationModel
+        from roam.memory import Memory
 
-    return Memory.open(path, manager=manager)
+        return Memory.open(path, manager=LazyRelationModel(args.manager, base=args.base))
+
+    return open_memory
 
 
-def _load_manager(name: str) -> Manager:
-    from roam.managers import load_manager
+def _default_loader(args: argparse.Namespace) -> ManagerLoader:
+    def load() -> Manager:
+        from roam.managers import load_manager
 
-    return load_manager(name)
+        return load_manager(args.manager, base=args.base)
+
+    return load
 
 
 def _fail(kind: str, message: str, *, as_json: bool) -> int:

@@ -87,13 +87,17 @@ def _csv_rows(content: str, name: str) -> Iterator[tuple[int, object]]:
     try:
         columns = [(column or "").strip().lower() for column in reader.fieldnames or ()]
         if content.strip() and "text" not in columns:
-            raise DataError(f"{name} has the columns {columns}, not `text`: name the column that holds the facts `text`")
+            raise DataError(
+                f"{name} has the columns {columns}, not `text`: name the column that holds the facts `text`"
+            )
         reader.fieldnames = columns
         for row in reader:
             # A missing cell and an empty one both mean "not given".
             yield reader.line_num, {key: value or None for key, value in row.items() if isinstance(key, str)}
     except csv.Error as error:
-        raise DataError(f"{name}, line {reader.line_num}: not CSV ({error}); quote cells that hold commas or quotes") from None
+        raise DataError(
+            f"{name}, line {reader.line_num}: not CSV ({error}); quote cells that hold commas or quotes"
+        ) from None
 
 
 def _fact(row: object, default_user: str | None) -> Observation:

@@ -28,7 +28,7 @@ def relate(args: argparse.Namespace, load_manager: ManagerLoader) -> int:
     from roam.validation import clean_text
 
     pair = Pair(clean_text(args.old, "OLD"), clean_text(args.new, "NEW"))
-    model = load_manager(args.manager).relation_model
+    model = load_manager().relation_model
     row = model.predict_proba([pair])[0]
     probabilities = {relation: float(value) for relation, value in zip(RELATIONS, row, strict=True)}
     relation, raw = count_relation(probabilities, model.thresholds)
@@ -51,7 +51,9 @@ def pull(args: argparse.Namespace, load_manager: ManagerLoader) -> int:
     names = list(args.bases) or _needed(args.manager)
     found = [ensure_base(name) for name in names]
     if args.json:
-        print(to_json([{"base": base.name, "path": str(base.path), "content_hash": base.content_hash} for base in found]))
+        print(
+            to_json([{"base": base.name, "path": str(base.path), "content_hash": base.content_hash} for base in found])
+        )
     else:
         for base in found:
             print(f"{base.name}  {base.path}  sha256 {base.content_hash[:16]}")

@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from enum import Enum
+from functools import singledispatch
 
-from roam.records import Decision, Hit, Judgement, Observation, SearchResult, View
+from roam.events import Event, Explanation, Receipt, Record
+from roam.records import Decision, Hit, Judgement, Observation, Role, SearchResult, View
+from roam.relations import Relation
 from roam.validation import time_text
-
-SHORT = 8  # characters of an id that a person reads; JSON and explain give all
 
 
 def plain(value: object) -> object:
@@ -43,49 +44,90 @@ def when(moment: datetime | None) -> str:
     return time_text(moment) or "-"
 
 
-def decision_line(decision: Decision) -> str:
-    """What became of one observation, in a line."""
-    relation = decision.relation.value
-    if decision.primary_id == decision.observation_id:
-        fate = "Primary"
-    else:
-        fate = f"Evidence of {decision.primary_id}"
-    demoted = [other for other in decision.demoted_ids if other != decision.observation_id]
+@singledispatch
+def line(record: object) -> str:
+    """A record as one line of a list."""
+    raise TypeError(f"no line for {type(record).__name__}")
+
+
+@line.register
+def _(record: Decision) -> str:
+    survives = record.primary_id == record.observation_id
+    fate = "Primary" if survives else f"Evidence of {record.primary_id}"
+    demoted = [other for other in record.demoted_ids if other != record.observation_id]
     replaced = f", now Evidence: {' '.join(demoted)}" if demoted else ""
-    doubt = f", {len(decision.review)} pair(s) to review" if decision.review else ""
-    return f"{relation}  {decision.observation_id}  {fate}{replaced}{doubt}"
+    doubt = f", {len(record.review)} pair(s) to review" if record.review else ""
+    return f"{record.relation}  {record.observation_id}  {fate}{replaced}{doubt}"
 
 
-def view_line(view: View) -> str:
-    """A view with its id, time and how many observations stand behind it."""
-    behind = f"  [{len(view.members)} facts]" if len(view.members) > 1 else ""
-    return f"{view.id}  {when(view.observed_at):<10}  {view.text}{behind}"
+@line.register
+def _(record: View) -> str:
+    behind = f"  [{len(record.members)} facts]" if len(record.members) > 1 else ""
+    return f"{record.id}  {when(record.observed_at):<10}  {record.text}{behind}"
 
 
-def observation_line(observation: Observation) -> str:
-    """An observation with its id, time and source."""
-    source = f"  ({observation.source})" if observation.source else ""
-    return f"{observation.id}  {when(observation.observed_at):<10}  {observation.text}{source}"
+@line.register
+def _(record: Observation) -> str:
+    source = f"  ({record.source})" if record.source else ""
+    return f"{record.id}  {when(record.observed_at):<10}  {record.text}{source}"
 
 
-def hit_line(hit: Hit) -> str:
-    """A search hit; Evidence is marked."""
-    return f"{hit.score:.2f}  {hit.id}  {hit.text}" + ("" if hit.role.value == "primary" else f"  [{hit.role.value}]")
+@line.register
+def _(record: Record) -> str:
+    role = "retracted" if record.role is None else str(record.role)
+    owner = f" of {record.primary_id}" if record.role is Role.EVIDENCE else ""
+    return f"{line(record.observation)}  [{role}{owner}]"
+
+
+@line.register
+def _(record: Hit) -> str:
+    mark = "" if record.role is Role.PRIMARY else f"  [{record.role}]"
+    return f"{record.score:.2f}  {record.id}  {record.text}{mark}"
+
+
+@line.register
+def _(record: Judgement) -> str:
+    below = (
+        "" if record.raw_relation is record.relation else f" ({record.raw_relation} is likeliest, but below threshold)"
+    )
+    return f"{record.relation}{below} to {record.candidate_id}: {probabilities_text(record.probabilities)}"
+
+
+@line.register
+def _(record: Event) -> str:
+    subject = record.observation_id or record.target or ""
+    told = f"  {record.decision.relation}, Primary {record.decision.primary_id}" if record.decision else ""
+    detail = f"  {record.detail}" if record.detail else ""
+    return f"{record.recorded_at:%Y-%m-%d %H:%M:%S}  {record.id}  {record.kind}  {subject}{told}{detail}"
+
+
+@line.register
+def _(record: Receipt) -> str:
+    pages = "" if record.scrubbed else "; another process still reads old pages, which go when it closes"
+    return f"{record.observations} observation(s) erased (event {record.event_id}){pages}"
 
 
 def search_text(result: SearchResult) -> str:
     """The hits, and what the context took of its budget."""
-    lines = [hit_line(hit) for hit in result.hits] or ["nothing found"]
+    lines = [line(hit) for hit in result.hits] or ["nothing found"]
     return "\n".join([*lines, f"{result.tokens} of {result.budget} tokens"])
 
 
-def judgement_line(judgement: Judgement) -> str:
-    """Which relation counted for one candidate, and the probabilities behind it."""
-    raw = "" if judgement.raw_relation is judgement.relation else f" (argmax {judgement.raw_relation.value}, below threshold)"
-    return f"{judgement.relation.value}{raw} to {judgement.candidate_id}: {probabilities_text(judgement.probabilities)}"
+def explanation_text(explanation: Explanation) -> str:
+    """The observation, where it stands, and the decision with the probabilities behind it."""
+    decision = explanation.decision
+    lines = [line(explanation.observation), f"decision {decision.id}: {line(decision)}"]
+    for judgement in decision.judgements:
+        lines += [f"  {line(judgement)}", f"    {explanation.candidate_texts.get(judgement.candidate_id, '(erased)')}"]
+    if explanation.primary is None:
+        lines.append("now: retracted")
+    else:
+        lines.append(f"now: {explanation.role}; view: {explanation.primary.text}")
+    lines += [f"later: {line(event)}" for event in explanation.later]
+    return "\n".join(lines)
 
 
-def probabilities_text(probabilities: Mapping[object, float]) -> str:
+def probabilities_text(probabilities: Mapping[Relation, float]) -> str:
     """Probabilities, the largest first."""
     ordered = sorted(probabilities.items(), key=lambda item: -item[1])
-    return "  ".join(f"{plain(relation)} {probability:.3f}" for relation, probability in ordered)
+    return "  ".join(f"{relation} {probability:.3f}" for relation, probability in ordered)

@@ -1,0 +1,39 @@
+"""A relation model that loads at its first pair, so that `roam list` never pays for torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from roam.adapters import read_card
+from roam.managers import adapter_folder, load_manager
+from roam.records import Pair
+from roam.relations import Relation
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from roam.interfaces import RelationModel
+
+
+class LazyRelationModel:
+    """The relation model of a manager by name; what the store asks of it up front comes from `roam.json`.
+
+    Raises `AdapterError` at once for a folder that is no adapter; base weights are looked for at the first pair.
+    """
+
+    def __init__(self, manager: str, *, base: str | None = None) -> None:
+        card = read_card(adapter_folder(manager))
+        self.digest = card.digest
+        self.thresholds: Mapping[Relation, float] = card.relation_thresholds()
+        self._manager, self._base = manager, base
+
+    @cached_property
+    def _model(self) -> RelationModel:
+        return load_manager(self._manager, base=self._base).relation_model
+
+    def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        """Probabilities of the loaded model, shape (len(pairs), 5)."""
+        return self._model.predict_proba(pairs)

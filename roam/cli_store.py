@@ -1,0 +1,154 @@
+"""Commands that work on a store."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from roam.cli_input import read_facts
+from roam.cli_render import explanation_text, line, search_text, to_json
+from roam.errors import DataError, InputError
+from roam.validation import check_count, clean_text, clean_user, parse_time
+
+if TYPE_CHECKING:
+    from roam.memory import Memory
+
+
+def _show(args: argparse.Namespace, records: Iterable[object], nothing: str) -> int:
+    """Print records a line each, or as one JSON array."""
+    listed = list(records)
+    if args.json:
+        print(to_json(listed))
+    else:
+        print("\n".join(map(line, listed)) or nothing)
+    return 0
+
+
+# Checks that need no store and no model come first: bad input must cost nothing and change nothing.
+
+
+def prepare_add(args: argparse.Namespace) -> None:
+    if args.text == "-":
+        args.text = sys.stdin.read()
+    clean_text(args.text)
+    clean_user(args.user)
+    parse_time(args.observed_at)
+
+
+def prepare_import(args: argparse.Namespace) -> None:
+    check_count(args.batch, "--batch")
+    args.facts = read_facts(args.file, user=args.user)
+    if args.facts.bad and (not args.skip_bad or not args.facts.facts):
+        raise DataError(args.facts.refusal(args.file))
+
+
+def prepare_search(args: argparse.Namespace) -> None:
+    clean_text(args.query, "query")
+    clean_user(args.user)
+    check_count(args.budget, "--budget")
+
+
+def prepare_erase(args: argparse.Namespace) -> None:
+    if bool(args.id) == bool(args.all):
+        raise InputError("erase takes either the id of one observation, or --all with --user")
+    if args.all and not args.user:
+        raise InputError("erase --all needs --user: whose memory is to be erased")
+    if args.all and not args.yes:
+        raise InputError(f"erase --all removes all that is stored of {args.user!r} for good: add --yes to confirm")
+
+
+# The commands.
+
+
+def add(args: argparse.Namespace, memory: Memory) -> int:
+    decision = memory.add(args.text, user=args.user, observed_at=args.observed_at, source=args.source)
+    print(to_json(decision) if args.json else line(decision))
+    return 0
+
+
+def import_facts(args: argparse.Namespace, memory: Memory) -> int:
+    from collections import Counter
+
+    from tqdm import tqdm
+
+    facts = args.facts.facts
+    counts: Counter[str] = Counter()
+    # The bar goes to standard error and only to a terminal; standard output stays parseable.
+    with tqdm(total=len(facts), unit="fact", disable=None, file=sys.stderr) as bar:
+        for start in range(0, len(facts), args.batch):
+            decisions = memory.add_many(facts[start : start + args.batch])
+            counts.update(str(decision.relation) for decision in decisions)
+            bar.update(len(decisions))
+    bad = [{"line": row.line, "reason": row.reason} for row in args.facts.bad]
+    if args.json:
+        print(to_json({"added": len(facts), "relations": counts, "skipped": bad}))
+        return 0
+    relations = "  ".join(f"{name} {count}" for name, count in counts.most_common())
+    print(f"{len(facts)} facts added: {relations}" + (f"; {len(bad)} bad rows skipped" if bad else ""))
+    for row in bad:
+        print(f"skipped line {row['line']}: {row['reason']}", file=sys.stderr)
+    return 0
+
+
+def search(args: argparse.Namespace, memory: Memory) -> int:
+    result = memory.search(args.query, user=args.user, budget=args.budget, include_evidence=args.include_evidence)
+    print(to_json(result) if args.json else search_text(result))
+    return 0
+
+
+def list_views(args: argparse.Namespace, memory: Memory) -> int:
+    return _show(args, memory.primaries(user=args.user), f"nothing is stored of user {args.user!r}")
+
+
+def explain(args: argparse.Namespace, memory: Memory) -> int:
+    explanation = memory.explain(args.id)
+    print(to_json(explanation) if args.json else explanation_text(explanation))
+    return 0
+
+
+def history(args: argparse.Namespace, memory: Memory) -> int:
+    return _show(args, memory.history(user=args.user), f"nothing is stored of user {args.user!r}")
+
+
+def as_of(args: argparse.Namespace, memory: Memory) -> int:
+    return _show(args, memory.as_of(args.time, user=args.user), f"nothing was known of user {args.user!r} then")
+
+
+def review(args: argparse.Namespace, memory: Memory) -> int:
+    return _show(args, memory.reviews(user=args.user), "nothing to review")
+
+
+def retract(args: argparse.Namespace, memory: Memory) -> int:
+    return _show(args, [memory.retract(args.id)], "")
+
+
+def erase(args: argparse.Namespace, memory: Memory) -> int:
+    return _show(args, [memory.erase_user(args.user) if args.all else memory.erase(args.id)], "")
+
+
+def undo(args: argparse.Namespace, memory: Memory) -> int:
+    return _show(args, [memory.undo(args.id)], "")
+
+
+def verify(args: argparse.Namespace, memory: Memory) -> int:
+    problems = memory.verify()
+    if args.json:
+        print(to_json({"ok": not problems, "problems": problems}))
+    else:
+        print("\n".join(map(str, problems)) or "the store is sound and equals its log")
+    return 1 if problems else 0
+
+
+PREPARE: dict[str, Callable[[argparse.Namespace], None]] = {
+    "add": prepare_add, "import": prepare_import, "search": prepare_search, "erase": prepare_erase,
+}  # fmt: skip
+
+COMMANDS: dict[str, Callable[[argparse.Namespace, Memory], int]] = {
+    "add": add, "import": import_facts, "search": search, "list": list_views, "explain": explain, "history": history,
+    "as-of": as_of, "review": review, "retract": retract, "erase": erase, "undo": undo, "verify": verify,
+}  # fmt: skip
+
+CREATES = frozenset({"add", "import"})
+"""Commands that may create the store; the others would only show an empty one."""
