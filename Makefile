@@ -14,7 +14,7 @@ STAMP  := $(VENV)/.installed
 
 # On Linux the default torch wheel carries CUDA (several GB); CPU=1 takes the small one.
 TORCH_FLAGS := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu,)
-QUICK_TRAIN := $(if $(QUICK),epochs=1 limit=1200,)
+QUICK_TRAIN := $(if $(QUICK),epochs=1 max_train_pairs=2500 eval_pairs=400,)
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test lint format bench clean
@@ -32,7 +32,7 @@ install: $(STAMP)
 
 run: install
 	$(PY) -m data.build
-	$(PY) -m training.relation $(CONFIG) run_dir=$(RUN) $(QUICK_TRAIN)
+	$(PY) -m training.relation $(CONFIG) out=$(RUN) $(QUICK_TRAIN)
 	$(PY) -m eval.relation --adapter $(RUN)/adapter --pairs data/relation_test_843.jsonl --out $(OUT)/relation
 	$(PY) -m eval.demo --adapter $(RUN)/adapter --report $(OUT)/relation --out $(OUT)/demo
 

@@ -118,24 +118,19 @@ def _chains(page: Mapping[str, Any]) -> list[str]:
 
 
 def _questions(page: Mapping[str, Any]) -> list[str]:
+    found, before = page["questions"], page["questions_before"]
     rows = [
-        [
-            row["question"],
-            "yes" if row["found"] else "no",
-            "yes" if row["stale"] else "no",
-            row["tokens"],
-            _cut(row["first"]),
-        ]
-        for row in page["questions"]
+        [row["question"], "yes" if row["found"] else "no", "yes" if row["stale"] else "no", _cut(row["first"])]
+        for row in found
     ]
     return [
-        f"## Questions, {page['budget']} tokens of context each",
+        f"## Questions, {page['budget']} tokens of context each (at most {max(row['tokens'] for row in found)} used)",
         "",
-        *table(["question", "found", "stale", "tokens", "first view"], rows),
+        *table(["question", "found", "stale", "first view"], rows),
         "",
-        f"Answer in the context: {_count(page['questions'], 'found')} (append-all: "
-        f"{_count(page['questions_before'], 'found')}). An outdated state shown as current: "
-        f"{_count(page['questions'], 'stale')} (append-all: {_count(page['questions_before'], 'stale')}).",
+        f"found: the context holds the answer, {_count(found, 'found')} (append-all {_count(before, 'found')}).",
+        "stale: an outdated state is among the hits as if current, "
+        f"{_count(found, 'stale')} (append-all {_count(before, 'stale')}).",
         "",
     ]
 
@@ -154,8 +149,8 @@ def _cost(page: Mapping[str, Any]) -> list[str]:
         "## Cost of the write path",
         "",
         f"Here: {spent['forward_passes']} forward passes over {spent['pairs_classified']} pairs, "
-        f"{spent['seconds']:.1f} s ({spent['facts_per_second']:.1f} facts/s, models loaded in {spent['load_seconds']:.1f} s), "
-        f"{spent['llm_calls']} LLM calls.",
+        f"{spent['seconds']:.1f} s ({spent['facts_per_second']:.1f} facts/s, "
+        f"models loaded in {spent['load_seconds']:.1f} s), {spent['llm_calls']} LLM calls.",
         f"Prompted protocol, same decisions: {spent['prompted_calls']} LLM calls = "
         f"{spent['prompted_relation_calls']} relation calls (one a retrieved candidate) + "
         f"{spent['prompted_fusion_calls']} fusion calls (one a non-independent update).",

@@ -86,7 +86,7 @@ def bench(adapter: str, count: int, searches: int) -> dict[str, Any]:
         "machine": {
             "system": platform.platform(),
             "cpus": os.cpu_count(),
-            "threads": os.environ.get("OMP_NUM_THREADS"),
+            "threads": threads,
         },
     }
 
