@@ -95,7 +95,7 @@ class Consolidator:
         version = self.store.version(observation.user)
         same = self.store.same_words(observation.user, observation.text)
         if same:
-            candidates, judgements = same, [_exact(candidate) for candidate in same]
+            candidates, judgements = same, [exact_judgement(candidate) for candidate in same]
         else:
             candidates = self.candidates(observation, vector)
             judgements = self._judge(observation, candidates, lookahead)
@@ -204,7 +204,7 @@ class Consolidator:
             put_vector(store, user, VectorKind.VIEW, survivor.sequence, plan.view_vector)
 
 
-def _exact(candidate: Observation) -> Judgement:
+def exact_judgement(candidate: Observation) -> Judgement:
     """The judgement on a text that is stored already: equivalent, without a model (DESIGN 4.6)."""
     certain = {relation: 1.0 if relation is Relation.EQV else 0.0 for relation in RELATIONS}
     return Judgement(candidate.id, Relation.EQV, Relation.EQV, certain, EXACT)

@@ -144,8 +144,7 @@ def _encode_decision(decision: Decision) -> dict[str, object]:
                 "candidate": judgement.candidate_id,
                 "relation": judgement.relation.value,
                 "raw": judgement.raw_relation.value,
-                # Six digits are what float32 holds; more would only make the log longer.
-                "probabilities": [round(judgement.probabilities[relation], 6) for relation in RELATIONS],
+                "probabilities": [judgement.probabilities[relation] for relation in RELATIONS],
                 "model": judgement.model,
             }
             for judgement in decision.judgements

@@ -25,7 +25,10 @@ from roam.policy import Stamp, check_thresholds, in_time_order
 from roam.records import Decision, Observation, Role, SearchResult, View
 from roam.relations import Relation
 from roam.retrieval import embed, search_views
+from roam.revision import Reviser
+from roam.state import make_view
 from roam.storage import Store
+from roam.timeline import Timeline
 from roam.validation import check_count, clean_text, clean_user
 from roam.views import ViewBuilder
 
@@ -33,7 +36,7 @@ DEFAULT_K = 10  # candidates an observation, as in the paper's experiments
 DEFAULT_FLOOR = 0.0  # cosine; texts that point apart are never compared
 
 
-class Memory:
+class Memory(Timeline):
     """A store of atomic facts of many users, organised by relations instead of LLM calls.
 
     Every observation is kept for good; it is either Primary (found by `search`) or Evidence of one Primary. One
@@ -52,9 +55,11 @@ class Memory:
         self._parts, self._k, self._floor = parts, k, floor
         self._lock = threading.RLock()
         self._store = Store(path, embedder_digest=parts.embedder.digest, dimension=parts.embedder.dimension)
+        self._embedder = parts.embedder
         self._judge = Judge(self._store, parts.relation_model, self.stats)
         self._views = ViewBuilder(parts.fuser, self.stats)
-        given = parts.relation_model.thresholds if thresholds is None else thresholds
+        given = check_thresholds(parts.relation_model.thresholds if thresholds is None else thresholds)
+        self._reviser = Reviser(self._store, parts.embedder, self._views, given)
         self._consolidator = Consolidator(
             self._store,
             parts.embedder,
@@ -63,7 +68,7 @@ class Memory:
             self.stats,
             k=k,
             floor=floor,
-            thresholds=check_thresholds(given),
+            thresholds=given,
         )
         self._closed = False
 
@@ -219,7 +224,7 @@ class Memory:
         """Return all views of one user in arrival order of their Primaries."""
         owner = clean_user(user)
         with self._open_store() as store:
-            return [self._view(store, owner, id, text) for id, text in store.views(owner).items()]
+            return [make_view(store.members(owner, id), id, text) for id, text in store.views(owner).items()]
 
     def evidence(self, id: str, *, user: str | None = None) -> list[Observation]:
         """Return the Evidence of a Primary in time order; none for an id that is Evidence itself or retracted.
@@ -241,16 +246,3 @@ class Memory:
             primary_id = None if placed is None else placed[0]
             role = None if primary_id is None else Role.PRIMARY if primary_id == id else Role.EVIDENCE
             return Record(observation, role, primary_id, store.recorded_at(id))
-
-    def _view(self, store: Store, user: str, id: str, text: str) -> View:
-        members = store.members(user, id)
-        own = next(member for member in members if member.id == id)
-        return View(
-            id=id,
-            text=text,
-            atomic_text=own.text,
-            members=tuple(member.id for member in members),
-            observed_at=own.observed_at,
-            member_times=tuple(member.observed_at for member in members),
-            user=user,
-        )

@@ -102,6 +102,7 @@ def connect(path: str, *, embedder_digest: str, dimension: int) -> apsw.Connecti
         db.load_extension(sqlite_vec.loadable_path())
         db.enable_load_extension(False)
         db.execute(f"PRAGMA page_size={PAGE_SIZE}")
+        db.execute("PRAGMA temp_store=MEMORY")  # no text of ours in temporary files
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")  # an acknowledged write survives a power cut, not only a killed process
         db.execute("PRAGMA secure_delete=ON")  # erased text is overwritten, not only unlinked

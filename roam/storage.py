@@ -262,10 +262,49 @@ class Store:
         sql = f"SELECT {columns} FROM review WHERE user = ? ORDER BY recorded_at, old_id"
         return [(e, n, o, Relation(r), p) for e, n, o, r, p in self.rows(sql, (user,))]
 
+    # Erasure ----------------------------------------------------------------------------------------------------
+
+    def replace_log(self, user: str, before: Sequence[Event], after: Sequence[Event]) -> None:
+        """Replace one user's log by a rewritten one: events that are gone are deleted, others get their new payload."""
+        kept = {event.id: event for event in after}
+        for event in before:
+            if event.id not in kept:
+                self.rows("DELETE FROM events WHERE id = ?", (event.id,))
+                self.rows("DELETE FROM review WHERE event_id = ?", (event.id,))
+            elif kept[event.id] != event:
+                self.rows("UPDATE events SET payload = ? WHERE id = ?", (encode_payload(kept[event.id]), event.id))
+
+    def delete_observation(self, observation: Observation) -> None:
+        """Delete one observation's own rows, and the judgements on its text unless the user said the same again."""
+        user, key = observation.user, text_hash(observation.text)
+        self.rows("DELETE FROM review WHERE user = ? AND ? IN (new_id, old_id)", (user, observation.id))
+        self.rows("DELETE FROM state WHERE id = ?", (observation.id,))
+        self.rows("DELETE FROM observations WHERE id = ?", (observation.id,))
+        if not self.rows("SELECT 1 FROM observations WHERE user = ? AND text_hash = ? LIMIT 1", (user, key)):
+            self.rows("DELETE FROM judgements WHERE user = ? AND ? IN (new_hash, old_hash)", (user, key))
+
+    def delete_user(self, user: str) -> int:
+        """Delete every row of one user and return how many observations there were."""
+        count = int(self.rows("SELECT count(*) FROM observations WHERE user = ?", (user,))[0][0])
+        for table in ("review", "judgements", "vectors", "state", "events", "observations"):
+            self.rows(f"DELETE FROM {table} WHERE user = ?", (user,))
+        return count
+
+    def clear_state(self, user: str) -> None:
+        """Delete what is derived from the log, to be written anew."""
+        self.rows("DELETE FROM state WHERE user = ?", (user,))
+        self.rows("DELETE FROM vectors WHERE user = ?", (user,))
+
+    def users(self) -> list[str]:
+        """Return every user with at least one observation or event."""
+        sql = "SELECT user FROM observations UNION SELECT user FROM events WHERE user <> '' ORDER BY 1"
+        return [row[0] for row in self.rows(sql)]
+
 
 def as_mapping(probabilities: NDArray[np.float32]) -> Mapping[Relation, float]:
     """Return a probability row keyed by relation."""
-    return {relation: float(value) for relation, value in zip(RELATIONS, probabilities, strict=True)}
+    # Six digits, as in the log, so that a decision read back equals the one that was returned.
+    return {relation: round(float(value), 6) for relation, value in zip(RELATIONS, probabilities, strict=True)}
 
 
 def _explain(error: apsw.Error, path: str) -> str:

@@ -1,0 +1,90 @@
+"""Does the store still equal its log? Every invariant that can break, checked row by row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from roam.events import EventKind
+from roam.interfaces import Embedder
+from roam.retrieval import VectorKind, embed
+from roam.revision import Log, Reviser
+from roam.state import State
+from roam.storage import Store
+
+# Batched and single passes of an encoder differ by rounding only.
+_COSINE_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `Memory.verify` found; `problems` is empty for a sound store, and `repaired` names users rebuilt."""
+
+    users: int
+    observations: int
+    problems: tuple[str, ...]
+    repaired: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.problems
+
+
+def verify_file(store: Store) -> list[str]:
+    """Return what SQLite itself finds wrong with the file."""
+    return [f"file: {row[0]}" for row in store.rows("PRAGMA integrity_check") if row[0] != "ok"]
+
+
+def verify_user(store: Store, reviser: Reviser, user: str, embedder: Embedder) -> tuple[list[str], int]:
+    """Return (problems of one user, number of observations)."""
+    log = reviser.read(user)
+    state = log.state()
+    found = [*_log(log), *_roles(store, log, state), *_vectors(store, log, state, embedder)]
+    return [f"user {user!r}: {problem}" for problem in found], len(log.observations)
+
+
+def _log(log: Log) -> Iterator[str]:
+    decided = Counter(event.observation_id for event in log.events if event.kind is EventKind.DECISION)
+    for id in log.observations:
+        if decided[id] != 1:
+            yield f"observation {id!r} has {decided[id]} decisions in the log, not one"
+    for missing in decided.keys() - log.observations.keys():
+        yield f"a decision names observation {missing!r}, which is not stored"
+
+
+def _roles(store: Store, log: Log, state: State) -> Iterator[str]:
+    primary_of, views = store.primary_of(log.user), store.views(log.user)
+    for id in log.observations:
+        if primary_of.get(id) != state.primary_of.get(id):
+            yield f"{id!r} is kept under {primary_of.get(id)!r}, the log says {state.primary_of.get(id)!r}"
+    for id, text in state.views.items():
+        if views.get(id) != text:
+            yield f"the view of {id!r} differs from the log"
+    for id in primary_of.keys() - log.observations.keys():
+        yield f"{id!r} has a role but is not stored"
+    for id, primary in primary_of.items():
+        if primary_of.get(primary) != primary:
+            yield f"{id!r} is Evidence of {primary!r}, which is not Primary"
+
+
+def _vectors(store: Store, log: Log, state: State, embedder: Embedder) -> Iterator[str]:
+    expected: dict[tuple[str, int], str] = {}
+    for id, primary in state.primary_of.items():
+        observation = log.observations[id]
+        kind = VectorKind.ATOMIC if primary == id else VectorKind.EVIDENCE
+        expected[kind.value, observation.sequence] = observation.text
+        if primary == id:
+            expected[VectorKind.VIEW.value, observation.sequence] = state.views[id]
+    rows = store.rows("SELECT kind, sequence, embedding FROM vectors WHERE user = ?", (log.user,))
+    stored = {(kind, sequence): np.frombuffer(blob, dtype="<f4") for kind, sequence, blob in rows}
+    for key in expected.keys() ^ stored.keys():
+        yield f"vector {key} is {'missing' if key in expected else 'left over'}"
+    shared = [key for key in expected if key in stored]
+    fresh = embed(embedder, [expected[key] for key in shared])
+    for key, vector in zip(shared, fresh, strict=True):
+        if stored[key].shape != vector.shape or not np.allclose(stored[key], vector, atol=_COSINE_TOLERANCE):
+            yield f"vector {key} does not belong to its text"
