@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler
+from tqdm import tqdm
 
 from data.pairs import LabelledPair
 from roam.errors import DataError
@@ -123,7 +124,7 @@ def lexical_baselines(
     if not test_pairs:
         raise DataError("no pairs to test the lexical baselines on")
     truth = [pair.label.value for pair in test_pairs]
-    return {name: score(truth, _fit(name, train_pairs, seed).predict(list(test_pairs))) for name in names}
+    return {name: score(truth, _fit(name, train_pairs, seed).predict(list(test_pairs))) for name in _progress(names)}
 
 
 def cross_validated_baselines(
@@ -143,7 +144,7 @@ def cross_validated_baselines(
         warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
         splits = list(splitter.split(labels, labels, groups))
     out: dict[str, Scores] = {}
-    for name in names:
+    for name in _progress(names):
         predicted = np.empty(len(pairs), dtype=object)
         for train, test in splits:
             fold_train = [pairs[row] for row in train]
@@ -184,6 +185,10 @@ def score(truth: Sequence[str], predicted: Sequence[str]) -> Scores:
         for at, name in enumerate(names)
     }
     return {"macro_f1": float(np.mean(f1)), "accuracy": float(accuracy_score(truth, predicted)), "per_class": per_class}
+
+
+def _progress(names: Sequence[str]) -> Iterable[str]:
+    return tqdm(names, desc="lexical baselines", unit="model", leave=False, disable=None)  # None: only on a terminal
 
 
 def _fit(name: str, pairs: Sequence[LabelledPair], seed: int) -> Pipeline:

@@ -224,7 +224,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--examples", type=int, default=3, help="findings of each kind that are shown (default 3)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the cross-validation folds (default 0)")
     parser.add_argument("--json", action="store_true", help="print all findings as JSON")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.examples < 0:
+        parser.error(f"--examples is {args.examples}; use 0 or more")
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:

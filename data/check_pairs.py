@@ -90,7 +90,10 @@ def giveaways(path: str, pairs: Sequence[LabelledPair], seed: int = 0) -> tuple[
     Returns a summary (macro-F1 0..1 by baseline, chance, pairs used; or why it was not measured) and a finding for each
     baseline above `GIVEAWAY_LIMIT` times chance. Overlap is reported but is no fault: equal words do speak for EQV.
     """
-    from data.baselines import GIVEAWAYS, cross_validated_baselines, sample_groups
+    try:
+        from data.baselines import GIVEAWAYS, cross_validated_baselines, sample_groups
+    except ModuleNotFoundError as error:
+        raise DataError(f"giveaways need {error.name}: pip install -e .[eval], or pass --no-giveaways") from error
 
     used = sample_groups(pairs, GIVEAWAY_PAIRS, seed)
     if len(used) < GIVEAWAY_LEAST:

@@ -28,7 +28,9 @@ def check_families(located: Sequence[tuple[Family, Place]]) -> Iterator[Finding]
                 slots[key] = slot
                 if key in owner and owner[key][1] != place:
                     other, where = owner[key]
-                    domains = "the same domain" if other.domain == family.domain else "other domains, hence IND by rule"
+                    domains = (
+                        "one domain" if other.domain == family.domain else "two domains, whose facts are IND by rule"
+                    )
                     message = f"{text!r} in families {other.family} and {family.family} of {domains}"
                     yield Finding("text_in_families", (where, place), message)
                 owner.setdefault(key, (family, place))

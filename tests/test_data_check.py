@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -168,7 +169,7 @@ def test_a_text_in_two_families_is_found_once(tmp_path: Path) -> None:
     other = {**slots, "family": "B", "domain": "work", "base": "base x", "near": ["likes tea."]}
     report = check_files([write(tmp_path / "f.jsonl", FAMILY, other)])
     assert kinds(report) == {"text_in_families": [[1, 2]]}
-    assert "other domains" in report.findings[0].message
+    assert "two domains" in report.findings[0].message
 
 
 @pytest.mark.parametrize(
@@ -222,10 +223,20 @@ def test_unusable_files_exit_2_without_traceback(
     assert captured.err.count("\n") == 1
 
 
-def test_wrong_usage_exits_2() -> None:
+@pytest.mark.parametrize("arguments", [[], ["a.jsonl", "--kind", "pair"], ["a.jsonl", "--examples", "-1"]])
+def test_wrong_usage_exits_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main([])
+        main(arguments)
     assert caught.value.code == 2
+
+
+def test_without_scikit_learn_the_check_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.jsonl", *CLEAN)
+    monkeypatch.delitem(sys.modules, "data.baselines", raising=False)
+    monkeypatch.setitem(sys.modules, "sklearn.dummy", None)
+    with pytest.raises(DataError, match="--no-giveaways"):
+        check_files([path])
+    assert check_files([path], with_giveaways=False).findings == []
 
 
 def test_kind_can_be_forced(tmp_path: Path) -> None:
