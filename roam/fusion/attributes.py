@@ -209,6 +209,12 @@ def possessive(statement: Statement) -> tuple[str, str] | None:
     return (statement.noun, noun_value(match["v"])) if match else None
 
 
+def gives_noun(statement: Statement) -> bool:
+    """Whether "X's N is V" gives a thing or a name for V, and not a state ("is empty", "is in a cast")."""
+    match = _COPULA.match(absorb_change(statement.predicate))
+    return bool(match and _STARTS_NOMINAL.match(match["v"]))
+
+
 def bland_value(statement: Statement, attribute: str) -> str | None:
     """The object of a verb that adds nothing to the attribute ("uses LastPass" for "password manager")."""
     predicate = absorb_change(lower_first(statement.predicate))

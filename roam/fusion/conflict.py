@@ -11,6 +11,7 @@ from roam.fusion.attributes import (
     bland_value,
     changed_value,
     counted,
+    gives_noun,
     old_and_new,
     place_name,
     possessive,
@@ -116,11 +117,12 @@ def _drop_contrast(values: Sequence[str]) -> list[str]:
 
 def _by_name(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | None:
     """Some statement names the attribute ("User's manager is ..."); the others must give a value or restate one."""
-    named = [pair[0] for pair in map(possessive, statements) if pair]
+    named = [(pair[0], statement) for statement in statements if (pair := possessive(statement))]
     if not named:
         return None
-    attribute = named[-1]
-    found = [_values_for_name(statement, attribute) for statement in statements]
+    attribute = named[-1][0]
+    nominal = all(gives_noun(statement) for _, statement in named)
+    found = [_values_for_name(statement, attribute, nominal) for statement in statements]
     known = [value for values in found for value in values]
     values: list[_Value] = []
     for index, (texts, statement) in enumerate(zip(found, statements, strict=True)):
@@ -129,10 +131,11 @@ def _by_name(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | None
             return None
         for text in texts or restated[:1]:
             values.append(_Value(without_contrast(text, [value.text for value in values]), index))
-    return attribute, values
+    distinct = collapse([value.text for value in values])
+    return (attribute, values) if len(distinct) > 1 else None  # a conflict has two values
 
 
-def _values_for_name(statement: Statement, attribute: str) -> list[str]:
+def _values_for_name(statement: Statement, attribute: str, nominal: bool) -> list[str]:
     pair = possessive(statement)
     if pair and pair[0] == attribute:
         return [pair[1]]
@@ -141,7 +144,9 @@ def _values_for_name(statement: Statement, attribute: str) -> list[str]:
         return [by_rule] if by_rule else []
     if changed := old_and_new(statement):
         return [value for value in changed if not content_set(value) <= content_set(attribute)]
-    value = by_rule or changed_value(statement, attribute) or bland_value(statement, attribute)
+    value = by_rule or changed_value(statement, attribute)
+    if value is None and nominal:
+        value = bland_value(statement, attribute)
     return [value] if value else []
 
 
@@ -156,6 +161,8 @@ def _by_some(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | None
         return None
     attribute = names.pop()
     told = _told(statements)
+    if not attribute.endswith("status"):
+        return attribute, told
     return attribute, [
         _Value(values.get(attribute, value.text), index)
         for index, (values, value) in enumerate(zip(found, told, strict=True))

@@ -10,8 +10,9 @@ from typing import Final
 from roam.errors import InputError
 from roam.fusion.chain import parse_chain
 from roam.fusion.conflict import Timed, date_of, fuse_conflict
+from roam.fusion.equivalence import fuse_equivalent, fuse_specific, fuse_with_chain
 from roam.fusion.grammar import third_person
-from roam.fusion.text import close, content_set, names, normalised, numbers, overlap, split_segments, tidy
+from roam.fusion.text import close, normalised, overlap, split_segments, tidy
 from roam.records import FusionRequest
 from roam.relations import Relation
 
@@ -97,27 +98,16 @@ def _subject_matter(segment: str) -> str:
 
 def _fused_segments(relation: Relation, parts: Sequence[_Parts], survivor: int) -> list[str]:
     timed = [part.timed() for part in parts]
-    if len({normalised(item.segment) for item in timed}) == 1:
+    if relation is not Relation.EQV and len({normalised(item.segment) for item in timed}) == 1:
         return [timed[0].segment]
     if relation is Relation.CON:
         return [fuse_conflict(timed)]
     chains = [item for item in timed if item.chain]
     if chains:
-        added = [timed[survivor].segment] if relation is Relation.OSN and not timed[survivor].chain else []
-        return [chains[0].segment, *added]
+        return fuse_with_chain(relation, timed, survivor)
     if relation is Relation.EQV:
-        return [_most_detailed(timed)]
-    return [timed[survivor].segment]
-
-
-def _most_detailed(timed: Sequence[Timed]) -> str:
-    """The input that holds the most: numbers and names first, then content words; ties go to the first."""
-
-    def richness(segment: str) -> tuple[int, int]:
-        return len(numbers(segment) | names(segment)), len(content_set(segment))
-
-    best = max(range(len(timed)), key=lambda index: (richness(timed[index].segment), -index))
-    return timed[best].segment
+        return fuse_equivalent(timed)
+    return fuse_specific(timed, survivor)
 
 
 def _render(fused: Sequence[str], parts: Sequence[_Parts]) -> str:

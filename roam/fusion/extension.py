@@ -78,6 +78,9 @@ def _predicate(chain: Chain, statement: Statement, attribute: str, current: bool
     return value
 
 
+_BEST = re.compile(r"^(?:likes|loves|prefers) (?P<v>.+?) (?:best|most)(?: of all(?: \w+)?)?$")
+
+
 def _noun(chain: Chain, statement: Statement, attribute: str) -> str | None:
     pair = possessive(statement)
     if pair and (pair[0] == attribute or content_set(pair[0]) & content_set(attribute)):
@@ -96,10 +99,8 @@ def _noun(chain: Chain, statement: Statement, attribute: str) -> str | None:
     if attribute.endswith("status"):
         match = re.match(r"^(?:is|was|got|has been) (?P<v>.+)$", absorb_change(lower_first(statement.predicate)))
         return match["v"] if match else None
-    if attribute.startswith("favourite ") or attribute.startswith("favorite "):
-        match = re.match(
-            r"^(?:likes|loves|prefers) (?P<v>.+?)(?: best| most)(?: of all(?: \w+)?)?$", statement.predicate
-        )
+    if attribute.startswith(("favourite ", "favorite ")):
+        match = _BEST.match(absorb_change(statement.predicate))
         if match:
             return noun_value(match["v"])
     value = changed_value(statement, attribute) or bland_value(statement, attribute)

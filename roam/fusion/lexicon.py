@@ -22,6 +22,15 @@ STOP_WORDS = word_set(
     when while so than then also very really quite just now currently some"""
 )
 NUMBER_WORDS = {word: str(value) for value, word in enumerate(_COUNTING.split())} | {
+    "second": "2nd",
+    "third": "3rd",
+    "fourth": "4th",
+    "fifth": "5th",
+    "sixth": "6th",
+    "seventh": "7th",
+    "eighth": "8th",
+    "ninth": "9th",
+    "tenth": "10th",
     "once": "1",
     "twice": "2",
     "thirty": "30",
@@ -100,4 +109,33 @@ COUNTRIES: Final = frozenset(
     "|Portugal|Qatar|Romania|Russia|Saudi Arabia|Scotland|Senegal|Serbia|Slovakia|Slovenia|South Africa|South Korea"
     "|Spain|Sri Lanka|Sweden|Switzerland|Syria|Taiwan|Tanzania|Thailand|Tunisia|Turkey|UAE|UK|USA|US|Uganda|Ukraine"
     "|United Kingdom|United States|Uruguay|Venezuela|Vietnam|Wales|Zambia|Zimbabwe".split("|")
+)
+EVERYDAY_VERBS: Final = word_set(
+    """ate dined visited attended donated called phoned rang baked cooked practised practiced swam jogged missed hosted
+    babysat mowed watered cleaned washed reinstalled reinstall returned volunteered performed charged cycled biked
+    bowled fished skated overslept trained exercised ironed vacuumed hoovered complained tutored sang danced
+    streamed backed restarted roasted grilled played met watched failed walked groomed tipped fainted late asleep"""
+)
+CONSUMABLES: Final = word_set(
+    """food meal breakfast brunch lunch dinner supper snack snacks coffee tea beer wine drink drinks pizza sushi burger
+    burgers sandwich salad soup noodles ramen curry takeaway takeout bread loaf cake cookies pastry pastries sourdough
+    groceries milk cheese fruit vegetables flowers roses soil seeds ticket tickets dessert chocolate ice-cream juice
+    tacos taco bibimbap thai pasta rice kebab falafel dumplings pancakes croissant croissants doughnuts donuts chips
+    toothpaste shampoo soap batteries detergent petrol fuel stamps candles"""
+)
+OCCASIONS: Final = CONSUMABLES | word_set(
+    """call lesson session class migraine headache nosebleed haircut massage meeting argument appointment check-up
+    checkup picnic barbecue nap nightmare cold flu date sleepover walk swim run hike workout visit visitors visitor
+    party blood talk lift ride taxi bus train delivered charged sick injection jab shot cramp seizure"""
+)
+RARE_EVENTS: Final = word_set(
+    """surgery operation operated marathon born birth wedding married divorced divorce renovated renovation repainted
+    graduated degree diploma tattoo tooth teeth moved trek pilgrimage honeymoon funeral died emigrated retired proposed
+    engaged diagnosed twins adopted hired fired promoted safari cruise expedition summit abroad travelled traveled trip
+    holiday vacation transplant citizenship thesis phd award medal championship"""
+)
+TIME_WORDS: Final = word_set(
+    """spring summer autumn winter morning mornings evening evenings night nights weekend weekends afternoon year years
+    month months week weeks day days january february march april may june july august september october november
+    december childhood past general"""
 )

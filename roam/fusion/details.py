@@ -1,0 +1,220 @@
+"""Details of one statement that another lacks, as modifiers that can be inserted (data/FUSION.md, EQV and OSN / NSO)."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from roam.fusion.lexicon import STOP_WORDS, TIME_WORDS
+from roam.fusion.text import content, content_set, names, negated, numbers, stem, words
+
+_CLAUSE: Final = re.compile(r"(?P<joint>, |: | and (?=(?!always |others )(?:[a-z]+s|has|had|is|[a-z]+ed) ))")
+_LINKS: Final = (
+    "because of|because|in which|without|with|named|called|who|which|that|using|since|as|for|from|on|in|at|by|during"
+    "|until|after|before|every|to|of|about|over"
+)
+_PARTICIPLES: Final = "built|made|bought|strung|kept|held|worn|born|grown|[a-z]+ed"
+_PHRASE: Final = re.compile(
+    rf" (?=(?:{_LINKS}) )|(?<! is)(?<! are)(?<! was)(?<! were)(?<! has)(?<! had)(?<! been)(?<! [Uu]ser)(?<! get)(?<! got)"
+    rf" (?=(?:{_PARTICIPLES}) (?:in|at|by|from|with|on)\b)"
+)
+_TO_THE_END: Final = re.compile(rf"^(?:because|in which|who|which|that|since|using|{_PARTICIPLES})\b")
+_ATTACHED: Final = re.compile(r"^(?:of|for|to|by|from|about)\b")
+_SUBJECT_INSIDE: Final = re.compile(r"\b(?:[Tt]he user|User)\b")
+_RANGE: Final = re.compile(
+    r"\b(?:above|below|between|over|under|more than|less than|at least|at most|about|roughly|around|almost|nearly|before"
+    r"|after|for over)(?: \w+)? \d|\b(?:some|several|various|somewhere|some kind|some sort)\b"
+)
+_SURE: Final = re.compile(
+    rf"^(?:because|in which|without|with|named|called|who|which|that|using|as an?|{_PARTICIPLES})\b"
+)
+_PLACE: Final = re.compile(r"^(?:(?:in|on) (?:an?|the|their|his|her)|on paper|on foot)\b")
+_NOT_DETAILS: Final = re.compile(
+    r"^(?:as a (?:child|kid|rule|teenager|hobby|whole|result)\b|with (?:children|people|others|kids|animals|it|them)$"
+    r"|on an? (?:regular|daily|weekly|monthly|yearly) basis)"
+)
+_RELATIVE: Final = re.compile(r"^(?:that|who|which|in which)\b")
+_NOUN_PHRASE: Final = re.compile(r"\b(?:an?|the|his|her|their|its|no|all|every)\b|\d")
+_EQV_LINKS: Final = re.compile(r"^(?:with|without|on an?|because|named|called|using|during|since|from|who|which)\b")
+
+
+class Piece(NamedTuple):
+    """A modifier and how its own sentence joins it: `", "`, `": "`, `" and "` or `" "`."""
+
+    joint: str
+    text: str
+
+
+def pieces(text: str) -> list[Piece]:
+    """Cut a statement into its main part and its modifiers, in order; double-quoted titles are never cut."""
+    clauses = _cut(text, _CLAUSE)
+    main = clauses[0].text
+    phrases = [Piece(" ", part.text) for part in _cut(main, _PHRASE)]
+    joined: list[Piece] = []
+    for phrase in phrases:
+        runs_on = joined and len(joined) > 1 and (_TO_THE_END.match(joined[-1].text) or _ATTACHED.match(phrase.text))
+        if runs_on:
+            joined[-1] = Piece(" ", f"{joined[-1].text} {phrase.text}")
+        else:
+            joined.append(phrase)
+    return [*joined, *_with_lists(clauses[1:])]
+
+
+def _cut(text: str, pattern: re.Pattern[str]) -> list[Piece]:
+    found: list[Piece] = []
+    start, joint = 0, ""
+    for match in pattern.finditer(text):
+        if text[: match.start()].count('"') % 2:
+            continue
+        found.append(Piece(joint, text[start : match.start()]))
+        start, joint = match.end(), match.groupdict().get("joint") or " "
+    found.append(Piece(joint, text[start:]))
+    return found
+
+
+def _with_lists(clauses: list[Piece]) -> list[Piece]:
+    # ": Dot, Pip, Mabel and June" is one piece: a capitalised item after a comma goes on with what precedes it.
+    joined: list[Piece] = []
+    for clause in clauses:
+        listed = clause.joint == ", " and re.match(r'^[A-Z0-9"]', clause.text)
+        if joined and listed:
+            joined[-1] = Piece(joined[-1].joint, f"{joined[-1].text}, {clause.text}")
+        else:
+            joined.append(clause)
+    return joined
+
+
+def details(text: str, base: str, careful: bool) -> list[Piece]:
+    """Modifiers of `text` that `base` lacks, in order.
+
+    With `careful` (the base entails the text: OSN, NSO) places, times and ranges that the base may imply are left out;
+    without it (EQV) pieces with numbers or names of their own count, and pieces that are new as a whole.
+    """
+    known = _tokens(base)
+    cut = pieces(text)
+    main = cut[0].text
+    has_object = len(words(main)) - _subject_length(main) >= 2
+    found: list[Piece] = []
+    for position, piece in enumerate(cut[1:], 1):
+        fresh = _tokens(piece.text) - known
+        if not fresh or _SUBJECT_INSIDE.search(piece.text) or _fills_a_slot(cut[position - 1], piece, base):
+            continue
+        if _RELATIVE.match(piece.text) and not _NOUN_PHRASE.search(base):
+            continue
+        if careful:
+            complement = position == 1 and piece.joint == " " and not has_object
+            if _is_detail(piece, main, complement):
+                found.append(piece)
+        elif _is_new(piece, fresh, base):
+            found.append(piece)
+    return [_without_copula(piece) for piece in found]
+
+
+def _tokens(text: str) -> set[str]:
+    """Content words, compounds also in parts ("two-room": two, room)."""
+    found = set(content(text))
+    for word in words(text):
+        if "-" in word:
+            found.update(stem(part) for part in word.split("-") if part)
+            found.discard(stem(word))
+    return found
+
+
+def _subject_length(main: str) -> int:
+    if main.startswith("The user"):
+        return 2
+    return 1 if main.startswith("User") or re.match(r"^[A-Z]\w+ [a-z]+s\b", main) else 0
+
+
+def _fills_a_slot(before: Piece, piece: Piece, base: str) -> bool:
+    """Whether the base fills the same place with something else: "made with a generator", "made with Hugo"."""
+    if piece.joint != " " or not words(before.text):
+        return False
+    link = piece.text.split(" ", 1)[0]
+    if before.text.endswith((" do", " one", " something")) and link in ("with", "that"):
+        return True
+    return f"{words(before.text)[-1]} {link} " in base
+
+
+def _is_detail(piece: Piece, main: str, complement: bool) -> bool:
+    if _NOT_DETAILS.match(piece.text):
+        return False
+    if _RANGE.search(_digits(piece.text)) and not _TO_THE_END.match(piece.text):
+        return False
+    if piece.joint != " ":
+        return True
+    if complement and not re.match(r"^(?:with|without|because)\b", piece.text):
+        return False
+    if negated(main) and not piece.text.startswith(("because", "without")):
+        return False
+    if _SURE.match(piece.text):
+        return True
+    timed = any(word.lower() in TIME_WORDS for word in words(piece.text)) or numbers(piece.text)
+    return bool(_PLACE.match(piece.text)) and not timed and not names(f"x {piece.text}")
+
+
+def _digits(text: str) -> str:
+    return " ".join(stem(word) if stem(word)[0].isdigit() else word for word in text.split())
+
+
+def _is_new(piece: Piece, fresh: set[str], base: str) -> bool:
+    hard = numbers(piece.text) | {stem(name) for name in names(f"x {piece.text}")}
+    if hard & fresh:
+        return not _disagrees(piece.text, base)
+    share = len(fresh) / len(_tokens(piece.text))
+    return share >= 0.5 if piece.joint != " " else share == 1 and bool(_EQV_LINKS.match(piece.text))
+
+
+def _disagrees(text: str, base: str) -> bool:
+    """Whether both give another number of the same thing ("the fifth floor", "the second floor")."""
+    return any(
+        unit == known and number != other for unit, number in _quantities(text) for known, other in _quantities(base)
+    )
+
+
+def _quantities(text: str) -> list[tuple[str, str]]:
+    stems = [stem(word) for word in words(text)]
+    return [(unit, number) for number, unit in pairwise(stems) if number[0].isdigit() and not unit[0].isdigit()]
+
+
+def _without_copula(piece: Piece) -> Piece:
+    match = re.match(r"^(?:that|which|who) (?:is|are) (?P<rest>.+)$", piece.text)
+    return Piece(", ", match["rest"]) if match else piece
+
+
+def insert(base: str, piece: Piece) -> str:
+    """`base` with one more modifier, joined as it was joined in its own sentence."""
+    if piece.joint == " and ":
+        return f"{base}{', and ' if ', ' in base else ' and '}{piece.text}"
+    if piece.joint == " ":
+        # Bound modifiers stand before the loose ones, which a comma or colon sets off.
+        loose = re.search(r", (?=[a-z0-9])|: ", base)
+        if loose and '"' not in base and not re.match(r"^(?:that|who|which|because|in which)\b", piece.text):
+            return f"{base[: loose.start()]} {piece.text}{base[loose.start() :]}"
+        return f"{base} {piece.text}"
+    colon = base.find(": ")
+    if piece.joint == ", " and colon > 0:
+        return f"{base[:colon]}, {piece.text}{base[colon:]}"
+    return f"{base}{piece.joint}{piece.text}"
+
+
+def fold(base: str, others: list[str], careful: bool) -> str:
+    """`base` with the details of the other statements inserted."""
+    for other in others:
+        for piece in details(other, base, careful):
+            base = insert(base, piece)
+    return base
+
+
+def covers(base: str, other: str) -> bool:
+    """Whether `base` holds every number and name of `other`."""
+    hard = numbers(other) | {stem(name) for name in names(other) if name.lower() not in STOP_WORDS}
+    return hard <= content_set(base) | _tokens(base)
+
+
+def missing(base: str, other: str) -> int:
+    """How many content words of `other` the base lacks; words that share their first five letters count as one."""
+    known = _tokens(base)
+    starts = {word[:5] for word in known}
+    return sum(1 for word in _tokens(other) if word not in known and word[:5] not in starts)
