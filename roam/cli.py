@@ -115,6 +115,7 @@ def _read_commands(commands: Commands) -> None:
 
     explain = _command(commands, "explain", "tell why a fact is where it is", "roam explain 3f2a")
     explain.add_argument("id", help="the id of an observation")
+    _user(explain, required=False)
 
     _user(
         _command(commands, "history", "list what happened to a user's memory, oldest first", "roam history --user maya")
@@ -131,6 +132,7 @@ def _read_commands(commands: Commands) -> None:
 def _repair_commands(commands: Commands) -> None:
     retract = _command(commands, "retract", "take a fact out and restore what it had superseded", "roam retract 3f2a")
     retract.add_argument("id", help="the id of an observation")
+    _user(retract, required=False)
 
     erase = _command(
         commands, "erase", "remove a fact, or a user, with every byte", "roam erase --user maya --all --yes"

@@ -102,6 +102,12 @@ def _(record: Event) -> str:
 
 
 @line.register
+def _(record: dict) -> str:  # type: ignore[type-arg]
+    told = f"{record['relation']} {record['probability']:.2f}  {record['old']}  <-  {record['new']}"
+    return f"{told}  (decision {record['decision']})"
+
+
+@line.register
 def _(record: Receipt) -> str:
     pages = "" if record.scrubbed else "; another process still reads old pages, which go when it closes"
     return f"{record.observations} observation(s) erased (event {record.event_id}){pages}"

@@ -26,6 +26,11 @@ def _show(args: argparse.Namespace, records: Iterable[object], nothing: str) -> 
     return 0
 
 
+def _show_one(args: argparse.Namespace, record: object) -> int:
+    print(to_json(record) if args.json else line(record))
+    return 0
+
+
 # Checks that need no store and no model come first: bad input must cost nothing and change nothing.
 
 
@@ -63,9 +68,7 @@ def prepare_erase(args: argparse.Namespace) -> None:
 
 
 def add(args: argparse.Namespace, memory: Memory) -> int:
-    decision = memory.add(args.text, user=args.user, observed_at=args.observed_at, source=args.source)
-    print(to_json(decision) if args.json else line(decision))
-    return 0
+    return _show_one(args, memory.add(args.text, user=args.user, observed_at=args.observed_at, source=args.source))
 
 
 def import_facts(args: argparse.Namespace, memory: Memory) -> int:
@@ -103,7 +106,7 @@ def list_views(args: argparse.Namespace, memory: Memory) -> int:
 
 
 def explain(args: argparse.Namespace, memory: Memory) -> int:
-    explanation = memory.explain(args.id)
+    explanation = memory.explain(args.id, user=args.user)
     print(to_json(explanation) if args.json else explanation_text(explanation))
     return 0
 
@@ -117,28 +120,35 @@ def as_of(args: argparse.Namespace, memory: Memory) -> int:
 
 
 def review(args: argparse.Namespace, memory: Memory) -> int:
-    return _show(args, memory.reviews(user=args.user), "nothing to review")
+    rows = [
+        {
+            "decision": decision, "relation": relation, "probability": probability, "old_id": old,
+            "old": memory.get(old).observation.text, "new_id": new, "new": memory.get(new).observation.text,
+        }
+        for decision, new, old, relation, probability in memory.reviews(user=args.user)
+    ]  # fmt: skip
+    return _show(args, rows, "nothing to review")
 
 
 def retract(args: argparse.Namespace, memory: Memory) -> int:
-    return _show(args, [memory.retract(args.id)], "")
+    return _show_one(args, memory.retract(args.id, user=args.user))
 
 
 def erase(args: argparse.Namespace, memory: Memory) -> int:
-    return _show(args, [memory.erase_user(args.user) if args.all else memory.erase(args.id)], "")
+    return _show_one(args, memory.erase_user(args.user) if args.all else memory.erase(args.id, user=args.user))
 
 
 def undo(args: argparse.Namespace, memory: Memory) -> int:
-    return _show(args, [memory.undo(args.id)], "")
+    return _show_one(args, memory.undo(args.id))
 
 
 def verify(args: argparse.Namespace, memory: Memory) -> int:
-    problems = memory.verify()
+    report = memory.verify()
     if args.json:
-        print(to_json({"ok": not problems, "problems": problems}))
+        print(to_json(report))
     else:
-        print("\n".join(map(str, problems)) or "the store is sound and equals its log")
-    return 1 if problems else 0
+        print("\n".join(report.problems) or "the store is sound and equals its log")
+    return 0 if report.ok else 1
 
 
 PREPARE: dict[str, Callable[[argparse.Namespace], None]] = {

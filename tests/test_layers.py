@@ -101,7 +101,11 @@ def test_heavy_packages_are_not_imported_when_roam_modules_load(root: Path) -> N
         ("def f():\n    import torch", {"torch"}, set()),
         ("class C:\n    import torch", {"torch"}, {"torch"}),
         ("if TYPE_CHECKING:\n    import torch", {"torch"}, set()),
-        ("try:\n    import a\nexcept E:\n    import b\nelse:\n    import c\nfinally:\n    import d", set("abcd"), set("abcd")),
+        (
+            "try:\n    import a\nexcept E:\n    import b\nelse:\n    import c\nfinally:\n    import d",
+            set("abcd"),
+            set("abcd"),
+        ),
         ("from . import data", set(), set()),
         ("import importlib\nimportlib.import_module('training.config')", {"importlib", "training"}, {"importlib"}),
     ],
@@ -113,7 +117,9 @@ def test_the_import_reader_sees(source: str, anywhere: set[str], at_load: set[st
 
 @pytest.mark.unit
 def test_import_roam_loads_nothing_heavy() -> None:
-    script = "import sys, roam, roam.cli; roam.cli.build_parser(); print(*{name.partition('.')[0] for name in sys.modules})"
+    script = (
+        "import sys, roam, roam.cli; roam.cli.build_parser(); print(*{name.partition('.')[0] for name in sys.modules})"
+    )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert "roam" in loaded
     assert set(loaded) & (HEAVY | {"numpy", "apsw", "sqlite_vec", "tqdm"}) == set()

@@ -15,7 +15,18 @@ from typing import Any
 
 import pytest
 
-PARTS = ("pyproject.toml", "README.md", "LICENSE", "LICENSE-DATA.md", "Makefile", "roam", "data", "eval", "training", "configs")
+PARTS = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "LICENSE-DATA.md",
+    "Makefile",
+    "roam",
+    "data",
+    "eval",
+    "training",
+    "configs",
+)
 EXTRAS = {"models", "serve", "postgres", "llm", "train", "eval", "dev"}
 
 
@@ -61,7 +72,9 @@ def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile, root: Path) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
     assert set(metadata.get_all("Provides-Extra")) == EXTRAS
     required = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
-    assert not [line for line in required if line.startswith(("torch", "transformers", "peft"))], "the core must stay light"
+    assert not [line for line in required if line.startswith(("torch", "transformers", "peft"))], (
+        "the core must stay light"
+    )
     scripts = configparser.ConfigParser()
     scripts.read_string(wheel.read(metadata_name.replace("METADATA", "entry_points.txt")).decode())
     assert dict(scripts["console_scripts"]) == {"roam": "roam.cli:main"}
