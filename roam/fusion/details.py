@@ -16,7 +16,7 @@ _LINKS: Final = (
 )
 _PARTICIPLES: Final = "built|made|bought|strung|kept|held|worn|born|grown|[a-z]+ed"
 _PHRASE: Final = re.compile(
-    rf" (?=(?:{_LINKS}) )|(?<! is)(?<! are)(?<! was)(?<! were)(?<! has)(?<! had)(?<! been)(?<! [Uu]ser)(?<! get)(?<! got)"
+    rf"(?<! in)(?<! of)(?<! for) (?=(?:{_LINKS}) )|(?<! is)(?<! are)(?<! was)(?<! were)(?<! has)(?<! had)(?<! been)(?<! [Uu]ser)(?<! get)(?<! got)"
     rf" (?=(?:{_PARTICIPLES}) (?:in|at|by|from|with|on)\b)"
 )
 _TO_THE_END: Final = re.compile(rf"^(?:because|in which|who|which|that|since|using|{_PARTICIPLES})\b")
@@ -96,7 +96,8 @@ def details(text: str, base: str, careful: bool) -> list[Piece]:
     main = cut[0].text
     has_object = len(words(main)) - _subject_length(main) >= 2
     found: list[Piece] = []
-    for position, piece in enumerate(cut[1:], 1):
+    for position, cut_out in enumerate(cut[1:], 1):
+        piece = _from_first_news(_without_copula(_about_subject(cut_out, cut[position - 1])), known)
         fresh = _tokens(piece.text) - known
         if not fresh or _SUBJECT_INSIDE.search(piece.text) or _fills_a_slot(cut[position - 1], piece, base):
             continue
@@ -108,7 +109,25 @@ def details(text: str, base: str, careful: bool) -> list[Piece]:
                 found.append(piece)
         elif _is_new(piece, fresh, base):
             found.append(piece)
-    return [_without_copula(piece) for piece in found]
+    return found
+
+
+def _about_subject(piece: Piece, before: Piece) -> Piece:
+    """ "..., who blames the noise" behind the subject itself goes on with "and blames the noise"."""
+    match = re.match(r"^who (?P<rest>[a-z]+s .+)$", piece.text)
+    if match and piece.joint == ", " and re.search(r"(?:to|by) (?:[A-Z]\w+|the user|User)$", before.text):
+        return Piece(" and ", match["rest"])
+    return piece
+
+
+def _from_first_news(piece: Piece, known: set[str]) -> Piece:
+    """A bound modifier without the leading phrases that the base has: "in biology from Bergen", "from Bergen"."""
+    if piece.joint != " " or _TO_THE_END.match(piece.text):
+        return piece
+    parts = _cut(piece.text, _PHRASE)
+    while len(parts) > 1 and not _tokens(parts[0].text) - known:
+        parts.pop(0)
+    return Piece(" ", " ".join(part.text for part in parts))
 
 
 def _tokens(text: str) -> set[str]:
@@ -162,6 +181,8 @@ def _is_new(piece: Piece, fresh: set[str], base: str) -> bool:
     hard = numbers(piece.text) | {stem(name) for name in names(f"x {piece.text}")}
     if hard & fresh:
         return not _disagrees(piece.text, base)
+    if hard:
+        return False
     share = len(fresh) / len(_tokens(piece.text))
     return share >= 0.5 if piece.joint != " " else share == 1 and bool(_EQV_LINKS.match(piece.text))
 
@@ -211,6 +232,13 @@ def covers(base: str, other: str) -> bool:
     """Whether `base` holds every number and name of `other`."""
     hard = numbers(other) | {stem(name) for name in names(other) if name.lower() not in STOP_WORDS}
     return hard <= content_set(base) | _tokens(base)
+
+
+def only_loose(base: str, other: str) -> bool:
+    """Whether all details that `other` adds stand loose behind a comma or colon and are new as a whole."""
+    found = details(other, base, careful=False)
+    known = _tokens(base)
+    return bool(found) and all(piece.joint != " " and not _tokens(piece.text) & known for piece in found)
 
 
 def missing(base: str, other: str) -> int:

@@ -9,8 +9,8 @@ from typing import Final
 from roam.fusion.attributes import possessive, rule_values
 from roam.fusion.conflict import Timed
 from roam.fusion.counts import count_events, stated_count, with_count
-from roam.fusion.details import Piece, covers, details, fold, insert, missing
-from roam.fusion.grammar import Statement, read
+from roam.fusion.details import Piece, covers, details, fold, insert, missing, only_loose
+from roam.fusion.grammar import Statement, read, with_subject
 from roam.fusion.text import content_set, names, normalised, numbers, strip_period
 from roam.relations import Relation
 
@@ -74,7 +74,7 @@ def fuse_equivalent(items: Sequence[Timed]) -> list[str]:
     base, rest = _base([item.segment for item in items])
     if counted:
         base, rest = items[0].segment, [item.segment for item in items[1:]]
-    merged = fold(base, rest, careful=False)
+    merged = with_subject(fold(base, rest, careful=False), statements[0])
     if counted:
         merged = strip_period(with_count(merged, counted.number))
     # What cannot be folded and holds a number or a name of its own is kept beside, never dropped.
@@ -93,6 +93,8 @@ def _base(segments: Sequence[str]) -> tuple[str, list[str]]:
             best, fewest = index, sum(lacks)
     if best and covers(segments[0], segments[best]) and not details(segments[best], segments[0], careful=False):
         best = 0  # longer, but without a detail of its own
+    if best and only_loose(segments[0], segments[best]):
+        best = 0  # its details can be taken over as they are
     return segments[best], [text for position, text in enumerate(segments) if position != best]
 
 

@@ -229,3 +229,21 @@ def tell(statement: Statement, current: bool = True) -> str:
         return predicate
     possessor = "their" if statement.owner.lower() in ("the user's", "user's") else statement.owner
     return f"{possessor} {statement.noun} {predicate}"
+
+
+def with_subject(text: str, model: Statement) -> str:
+    """`text` with the subject form of `model` where both are about the user: "The user", "User" or none."""
+    statement = read(text)
+    generic = ("the user", "user", "")
+    if statement.noun or model.noun:
+        owners = ("the user's", "user's")
+        if statement.noun and statement.owner.lower() in owners and model.owner.lower() in owners and model.subject:
+            return f"{model.owner} {statement.noun} {statement.predicate}".strip()
+        return text
+    if (
+        statement.subject.lower() not in generic
+        or model.subject.lower() not in generic
+        or not is_verb(lower_first(statement.predicate))
+    ):
+        return text
+    return f"{model.subject} {lower_first(statement.predicate)}" if model.subject else _capital(statement.predicate)

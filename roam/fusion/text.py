@@ -116,8 +116,13 @@ def content_set(text: str) -> frozenset[str]:
 
 def numbers(text: str) -> frozenset[str]:
     """Every number of `text`, digits or words, as digits."""
-    found = (stem(word) for word in words(text))
-    return frozenset(word for word in found if any(char.isdigit() for char in word))
+    found: set[str] = set()
+    for word in words(text):
+        measured = re.fullmatch(r"(\d[\d.,]*)-[a-z-]+", word)  # "12-pound" holds the number 12
+        number = stem(measured[1]) if measured else stem(word)
+        if any(char.isdigit() for char in number):
+            found.add(number)
+    return frozenset(found)
 
 
 def names(text: str) -> frozenset[str]:
