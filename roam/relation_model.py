@@ -1,0 +1,139 @@
+"""The distilled relation model: a pair classifier with a LoRA adapter, in torch (paper equation 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roam.adapters import PROBE_TOLERANCE, AdapterCard, read_card
+from roam.bases import resolve_base
+from roam.errors import AdapterError, BaseModelError
+from roam.records import Pair
+from roam.relations import RELATIONS, Relation
+
+BATCH_TOKENS = 4096
+
+
+class TorchRelationModel:
+    """Five-way relation classifier over (OLD, NEW); safe to share between threads for reading."""
+
+    def __init__(self, model: Any, tokenizer: Any, card: AdapterCard) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.card = card
+        self.digest = card.digest
+        self.thresholds: Mapping[Relation, float] = card.relation_thresholds()
+        self._columns = [card.labels.index(relation.value) for relation in RELATIONS]
+
+    @classmethod
+    def load(cls, folder: str | Path, *, base: str | Path | None = None, device: str | None = None) -> TorchRelationModel:
+        """Load an adapter folder and verify it: labels, base content hash, adapter weights and probe answers.
+
+        `base` overrides where the base weights are looked for (a folder, say); their hash must still be the right one.
+        Raises `AdapterError` or `BaseModelError`.
+        """
+        import torch
+        from peft import PeftModel
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        folder = Path(folder)
+        card = read_card(folder)
+        if card.kind != "relation":
+            raise AdapterError(f"{folder} is a {card.kind!r} adapter; a relation adapter is needed here")
+        resolved = resolve_base(base or card.base, expected_hash=card.base_hash)
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        with quiet_loading():
+            backbone = AutoModelForSequenceClassification.from_pretrained(
+                resolved.path, num_labels=len(card.labels), dtype=torch.float32
+            )
+            model = PeftModel.from_pretrained(backbone, str(folder)).merge_and_unload()
+        loaded = cls(model.to(device), AutoTokenizer.from_pretrained(str(folder)), card)
+        loaded.verify_probes(str(folder))
+        return loaded
+
+    def verify_probes(self, where: str) -> None:
+        """Raise `AdapterError` unless the stored probe pairs get the stored probabilities."""
+        probes = self.card.probes
+        if not probes:
+            raise AdapterError(f"{where}: roam.json holds no probes, so the adapter can't be verified; retrain it")
+        expected = np.array([probe.probabilities for probe in probes], dtype=np.float32)[:, self._columns]
+        found = self.predict_proba([Pair(probe.old, probe.new) for probe in probes])
+        gap = float(np.abs(found - expected).max())
+        if not gap <= PROBE_TOLERANCE:
+            raise AdapterError(
+                f"{where}: probe pairs get other probabilities than when it was saved (largest gap {gap:.3f}, allowed "
+                f"{PROBE_TOLERANCE}): the base, the head or the label order is not the one it was trained with"
+            )
+
+    def predict_logits(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        """Raw logits, shape (len(pairs), 5), columns in `RELATIONS` order; batches are sorted by length."""
+        import torch
+
+        out = np.zeros((len(pairs), len(RELATIONS)), dtype=np.float32)
+        if not pairs:
+            return out
+        encoded = self.tokenizer(
+            [pair.old for pair in pairs], [pair.new for pair in pairs], truncation="longest_first",
+            max_length=self.card.max_length,
+        )  # fmt: skip
+        lengths = [len(ids) for ids in encoded["input_ids"]]
+        device = next(self.model.parameters()).device
+        for chunk in length_batches(lengths, BATCH_TOKENS):
+            batch = self.tokenizer.pad(
+                {key: [values[index] for index in chunk] for key, values in encoded.items()}, return_tensors="pt"
+            ).to(device)
+            with torch.inference_mode():
+                out[chunk] = self.model(**batch).logits.float().cpu().numpy()[:, self._columns]
+        return out
+
+    def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        """Calibrated probabilities, shape (len(pairs), 5), columns in `RELATIONS` order."""
+        return softmax(self.predict_logits(pairs) / self.card.temperature)
+
+
+def softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Row-wise softmax."""
+    exponent = np.exp(logits - logits.max(axis=1, keepdims=True)) if len(logits) else logits
+    total = exponent.sum(axis=1, keepdims=True)
+    return np.asarray(exponent / total, dtype=np.float32) if len(logits) else logits
+
+
+def length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices grouped into batches of similar length with at most `budget` padded tokens (always at least one item)."""
+    order = sorted(range(len(lengths)), key=lambda index: (lengths[index], index))
+    batches: list[list[int]] = []
+    current: list[int] = []
+    for index in order:
+        if current and (len(current) + 1) * lengths[index] > budget:
+            batches.append(current)
+            current = []
+        current.append(index)
+    if current:
+        batches.append(current)
+    return batches
+
+
+class quiet_loading:  # noqa: N801 - reads as a statement: `with quiet_loading():`
+    """Hides transformers' report of head weights that are missing from a base: the adapter brings them."""
+
+    def __enter__(self) -> None:
+        from transformers.utils import logging as hf_logging
+
+        self._level = hf_logging.get_verbosity()
+        self._bar = hf_logging.is_progress_bar_enabled()
+        hf_logging.set_verbosity_error()
+        hf_logging.disable_progress_bar()
+
+    def __exit__(self, *exc: object) -> None:
+        from transformers.utils import logging as hf_logging
+
+        hf_logging.set_verbosity(self._level)
+        if self._bar:
+            hf_logging.enable_progress_bar()
+
+
+__all__ = ["BaseModelError", "TorchRelationModel", "length_batches", "quiet_loading", "softmax"]

@@ -1,0 +1,135 @@
+"""Strict recipes: a YAML file holds only what differs from the defaults; unknown or ill-typed keys are errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+
+from roam.errors import ConfigError
+
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True)
+class RelationConfig:
+    """Recipe of a relation adapter. Rates are per step, shares are of an epoch, lengths are in tokens."""
+
+    base: str = "all-MiniLM-L6-v2"  # hub id, short name or folder
+    train: str = "data/derived/train.jsonl"
+    dev: str = "data/derived/dev.jsonl"
+    out: str = "runs/relation"
+    seed: int = 0
+    epochs: float = 1.0
+    max_steps: int = -1  # stops earlier than `epochs` when positive
+    max_train_pairs: int | None = None  # a seeded subset
+    batch_size: int = 32
+    gradient_accumulation: int = 1
+    learning_rate: float = 5e-4
+    weight_decay: float = 0.01
+    warmup: float = 0.06  # share of all steps
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    label_smoothing: float = 0.0
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    lora_dropout: float = 0.0
+    lora_targets: str = "auto"  # a regular expression over module names; auto knows the common encoders
+    lora_first_layer: int = 0  # layers below stay frozen and cost no backward pass
+    head_modules: tuple[str, ...] = ("auto",)  # newly initialised modules that are trained and saved whole
+    dropout: float | None = None  # None leaves the base's own rates
+    max_length: int = 128
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    device: Literal["auto", "cpu"] = "auto"
+    evals_per_epoch: int = 1
+    eval_pairs: int | None = None  # a seeded subset of dev for the evaluations between; the last one is on all of it
+    log_every: int = 25  # steps
+    initial_adapter: str | None = None  # go on from this adapter's weights
+    false_merge_cost: float = 4.0  # cost of a false EQV/OSN/NSO/CON against 1 for a missed one
+
+
+def load_config(schema: type[Config], path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a YAML recipe and `key=value` overrides into `schema`.
+
+    Raises `ConfigError` naming the key, the nearest valid one, or the type that is needed.
+    """
+    try:
+        raw = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"no config file {str(path)!r}; see configs/ for the recipes") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from None
+    values = dict(_mapping(raw if raw is not None else {}, str(path)))
+    for override in overrides:
+        key, sep, text = override.partition("=")
+        if not sep:
+            raise ConfigError(f"override {override!r} is not key=value; example: epochs=2")
+        try:
+            values[key] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"override {override!r}: {error}") from None
+    return from_mapping(schema, values, where=str(path))
+
+
+def _mapping(raw: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{where} holds a {type(raw).__name__}, not key: value lines")
+    return raw
+
+
+def from_mapping(schema: type[Config], values: Mapping[str, Any], *, where: str = "config") -> Config:
+    """Build `schema` from plain values, checking names and types."""
+    hints = typing.get_type_hints(schema)
+    names = [field.name for field in dataclasses.fields(schema)]  # type: ignore[arg-type]
+    checked = {}
+    for key, value in values.items():
+        if key not in names:
+            nearest = difflib.get_close_matches(str(key), names, n=1, cutoff=0.4)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; keys are {', '.join(names)}"
+            raise ConfigError(f"{where}: unknown key {key!r}{hint}")
+        checked[key] = _coerce(value, hints[key], f"{where}: {key}")
+    return schema(**checked)
+
+
+def _coerce(value: Any, hint: Any, where: str) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        (inner,) = [argument for argument in arguments if argument is not type(None)]
+        return _coerce(value, inner, where)
+    if origin is Literal:
+        if value not in arguments:
+            raise ConfigError(f"{where} is {value!r}; use one of {', '.join(map(str, arguments))}")
+        return value
+    if origin is tuple:
+        items = value if isinstance(value, (list, tuple)) else [value]
+        return tuple(_coerce(item, arguments[0], where) for item in items)
+    if hint is float and not isinstance(value, bool):
+        if isinstance(value, (int, float)):
+            return float(value)
+        if isinstance(value, str) and _is_number(value):  # YAML 1.1 reads 5e-4 as a string
+            return float(value)
+    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    raise ConfigError(f"{where} is {value!r} ({type(value).__name__}); it must be {hint.__name__}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def to_yaml(config: Any) -> str:
+    """All values of a config, as YAML that `load_config` reads back."""
+    values = {key: list(v) if isinstance(v, tuple) else v for key, v in dataclasses.asdict(config).items()}
+    return yaml.safe_dump(values, sort_keys=False)

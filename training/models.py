@@ -1,0 +1,146 @@
+"""Loading a base as a five-way classifier and wrapping it with LoRA.
+
+Known traps, each guarded here: without `task_type="SEQ_CLS"` the head comes back random; default settings lose
+DeBERTa's pooler and ModernBERT's head; a padding token equal to EOS pools the wrong token; DeBERTa overflows in fp16.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from roam.bases import ResolvedBase, resolve_base
+from roam.errors import TrainingError
+from roam.relation_model import quiet_loading
+from roam.relations import RELATIONS
+from training.config import RelationConfig
+
+LINEAR_NAMES = (
+    "q", "k", "v", "o", "query", "key", "value", "dense",  # BERT, MPNet
+    "query_proj", "key_proj", "value_proj",  # DeBERTa
+    "Wqkv", "Wo", "Wi",  # ModernBERT
+    "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",  # decoders
+)  # fmt: skip
+LAYER = re.compile(r"(?:^|\.)(?:layer|layers|h|block)\.(\d+)\.")
+
+
+def load_classifier(config: RelationConfig) -> tuple[Any, Any, ResolvedBase]:
+    """Return (PEFT model, tokenizer, base). Raises `BaseModelError` or `TrainingError`."""
+    import torch
+    from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    base = resolve_base(config.base)
+    tokenizer = AutoTokenizer.from_pretrained(base.path)
+    torch.manual_seed(config.seed)  # the new head's initial weights
+    names = [relation.value for relation in RELATIONS]
+    with quiet_loading():
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            base.path, num_labels=len(names), id2label=dict(enumerate(names)),
+            label2id={name: index for index, name in enumerate(names)}, dtype=torch.float32, output_loading_info=True,
+        )  # fmt: skip
+    _check_padding(model, tokenizer)
+    if config.dropout is not None:
+        _set_dropout(model, config.dropout)
+    if config.initial_adapter:
+        peft = PeftModel.from_pretrained(model, config.initial_adapter, is_trainable=True)
+    else:
+        peft = get_peft_model(
+            model,
+            LoraConfig(
+                task_type=TaskType.SEQ_CLS, r=config.lora_rank, lora_alpha=config.lora_alpha,
+                lora_dropout=config.lora_dropout, target_modules=lora_targets(model, config),
+                modules_to_save=head_modules(model, info["missing_keys"], config),
+            ),
+        )  # fmt: skip
+    _check_head(peft)
+    return peft, tokenizer, base
+
+
+def lora_targets(model: Any, config: RelationConfig) -> list[str]:
+    """Full names of the linear layers that get LoRA: inside encoder layers, never in the head."""
+    import torch
+
+    wanted = None if config.lora_targets == "auto" else re.compile(config.lora_targets)
+    names = []
+    for name, module in model.named_modules():
+        layer = LAYER.search(name)
+        if not isinstance(module, torch.nn.Linear) or layer is None or int(layer[1]) < config.lora_first_layer:
+            continue
+        if wanted.fullmatch(name) if wanted else name.rsplit(".", 1)[-1] in LINEAR_NAMES:
+            names.append(name)
+    if not names:
+        raise TrainingError(f"lora_targets={config.lora_targets!r} matches no linear layer of {type(model).__name__}")
+    return names
+
+
+def head_modules(model: Any, missing: Any, config: RelationConfig) -> list[str]:
+    """Top-level modules outside the encoder that came newly initialised: they are trained and saved whole."""
+    if config.head_modules != ("auto",):
+        return list(config.head_modules)
+    found = set()
+    for key in missing:
+        parts = key.split(".")
+        # A newly initialised pooler sits inside the encoder module (bert.pooler.dense.weight); the head does not.
+        found.add(parts[0] if parts[0] != model.base_model_prefix else ".".join(parts[:2]))
+    found |= {name for name in ("classifier", "score", "head", "pooler") if hasattr(model, name)}
+    return sorted(found)
+
+
+def _set_dropout(model: Any, rate: float) -> None:
+    import torch
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = rate
+
+
+def _check_padding(model: Any, tokenizer: Any) -> None:
+    if tokenizer.pad_token_id is None or tokenizer.pad_token_id == tokenizer.eos_token_id and not tokenizer.cls_token:
+        raise TrainingError(
+            f"padding token {tokenizer.pad_token!r} is missing or equals EOS: the classifier would pool the wrong token; "
+            "give the tokenizer a padding token of its own"
+        )
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
+
+
+def _check_head(peft: Any) -> None:
+    """Every declared head module is wrapped and learns (a wrapper that ignores it leaves the head random)."""
+    from peft.utils import ModulesToSaveWrapper
+
+    wrapped = {name.rsplit(".", 1)[-1] for name, m in peft.named_modules() if isinstance(m, ModulesToSaveWrapper)}
+    present = {name.rsplit(".", 1)[-1] for name, _ in peft.named_modules()}
+    # PEFT adds its own guesses of head names; those that this architecture has not are no loss.
+    declared = {name.rsplit(".", 1)[-1] for name in peft.peft_config["default"].modules_to_save or ()} & present
+    frozen = [
+        name for name, parameter in peft.named_parameters() if ".modules_to_save." in name and not parameter.requires_grad
+    ]
+    if not declared or declared - wrapped or frozen:
+        raise TrainingError(f"head not trainable: declared {sorted(declared)}, wrapped {sorted(wrapped)}, frozen {frozen}")
+
+
+def choose_precision(config: RelationConfig, model_type: str) -> tuple[str, str]:
+    """Return (precision, reason). Auto takes bf16 only where the hardware computes it: elsewhere it is many times slower."""
+    import torch
+
+    gpu = torch.cuda.is_available() and config.device == "auto"
+    if config.precision == "fp16" and ("deberta" in model_type or "t5" in model_type):
+        return ("bf16" if gpu else "fp32"), f"{model_type} overflows in fp16"
+    if config.precision == "fp16" and not gpu:
+        return "fp32", "fp16 needs a GPU"
+    if config.precision != "auto":
+        return config.precision, "as configured"
+    if gpu:
+        return ("bf16", "GPU with bf16") if torch.cuda.is_bf16_supported() else ("fp32", "GPU without bf16")
+    return ("bf16", "CPU computes bf16") if cpu_has_bf16() else ("fp32", "CPU does not compute bf16")
+
+
+def cpu_has_bf16() -> bool:
+    """True when the CPU has bf16 arithmetic (AVX512-BF16, AMX or Arm BF16)."""
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        return False
+    words = set(info.read_text(encoding="utf-8", errors="replace").split())
+    return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})

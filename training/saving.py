@@ -1,0 +1,135 @@
+"""From a trained model to an adapter folder: calibration on dev, probes, card, metrics and the learning curve."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.pairs import LabelledPair
+from roam.adapters import AdapterCard, Probe, weights_hash, write_card
+from roam.bases import ResolvedBase
+from roam.records import Pair
+from roam.relation_model import TorchRelationModel, softmax
+from roam.relations import INDEX, RELATIONS, Relation
+from training.card import relation_metrics, write_model_card
+from training.config import RelationConfig
+
+PACKAGES = ("torch", "transformers", "peft", "datasets", "accelerate", "scikit-learn", "numpy", "tokenizers")
+PROBE_COUNT = 10
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+def fit_temperature(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+    """The temperature that minimises the negative log-likelihood of `labels` (Guo et al. 2017)."""
+    from scipy.optimize import minimize_scalar
+
+    def loss(log_temperature: float) -> float:
+        probabilities = softmax(logits / np.float32(np.exp(log_temperature)))
+        return float(-np.log(np.clip(probabilities[np.arange(len(labels)), labels], 1e-12, None)).mean())
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-2.0, 2.0), method="bounded").x))
+
+
+def cost_thresholds(
+    probabilities: NDArray[np.float32], labels: NDArray[np.int64], false_merge_cost: float
+) -> dict[str, float]:
+    """For each relation that hides a memory, the acceptance threshold of least cost on dev (DESIGN section 4.5).
+
+    Accepting a wrong relation costs `false_merge_cost`, rejecting a right one costs 1. Ties take the higher threshold.
+    """
+    predicted = probabilities.argmax(axis=1)
+    out = {}
+    for relation in RELATIONS[1:]:
+        column = INDEX[relation]
+        chosen = predicted == column
+        confidence, right = probabilities[chosen, column], labels[chosen] == column
+        grid = np.arange(0.20, 0.991, 0.01)
+        costs = [
+            false_merge_cost * np.sum(~right & (confidence >= limit)) + np.sum(right & (confidence < limit))
+            for limit in grid
+        ]
+        out[relation.value] = round(float(grid[len(grid) - 1 - int(np.argmin(costs[::-1]))]), 2)
+    return out
+
+
+def pick_probes(pairs: Sequence[LabelledPair], model: TorchRelationModel) -> tuple[Probe, ...]:
+    """A few dev pairs of every relation with the probabilities the model gives them."""
+    chosen = [
+        pair for relation in RELATIONS
+        for pair in [p for p in pairs if p.label is relation][: PROBE_COUNT // len(RELATIONS)]
+    ]  # fmt: skip
+    found = model.predict_proba([Pair(pair.old, pair.new) for pair in chosen])
+    return tuple(
+        Probe(pair.old, pair.new, tuple(round(float(value), 5) for value in row))
+        for pair, row in zip(chosen, found, strict=True)
+    )
+
+
+def finish_run(
+    *, folder: Path, config: RelationConfig, model: Any, tokenizer: Any, base: ResolvedBase,
+    dev_pairs: Sequence[LabelledPair], data_hashes: Mapping[str, str], history: Sequence[Mapping[str, Any]],
+) -> tuple[Path, dict[str, Any]]:  # fmt: skip
+    """Calibrate, save and reload the adapter; returns its folder and the metrics on dev."""
+    adapter = folder / "adapter"
+    adapter.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(str(adapter))
+    tokenizer.save_pretrained(str(adapter))
+    card = AdapterCard(
+        kind="relation", labels=tuple(relation.value for relation in RELATIONS), base=base.name,
+        base_hash=base.content_hash, max_length=config.max_length, weights_hash=weights_hash(adapter),
+        data_hash=dict(data_hashes), versions=versions(),
+    )  # fmt: skip
+    loaded = TorchRelationModel(model, tokenizer, card)
+    logits = loaded.predict_logits([Pair(pair.old, pair.new) for pair in dev_pairs])
+    labels = np.array([INDEX[pair.label] for pair in dev_pairs])
+    temperature = fit_temperature(logits, labels)
+    probabilities = softmax(logits / temperature)
+    thresholds = cost_thresholds(probabilities, labels, config.false_merge_cost)
+    metrics = relation_metrics(probabilities, labels, {Relation(name): limit for name, limit in thresholds.items()})
+    loaded.card = replace(card, temperature=temperature)
+    card = replace(
+        card, temperature=temperature, thresholds=thresholds, metrics={"dev": metrics, "seed": config.seed},
+        probes=pick_probes(dev_pairs, loaded),
+    )  # fmt: skip
+    write_card(adapter, card)
+    (folder / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    (folder / "versions.json").write_text(json.dumps(card.versions, indent=2) + "\n", encoding="utf-8")
+    write_model_card(adapter, card)
+    draw_curve(history, folder / "curve.png")
+    TorchRelationModel.load(adapter, base=base.path)  # an adapter that can't be read back is no result
+    return adapter, metrics
+
+
+def draw_curve(history: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Training loss and dev macro-F1 against steps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, left = pyplot.subplots(figsize=(7, 4))
+    losses = [(row["step"], row["loss"]) for row in history if "loss" in row]
+    scores = [(row["step"], 100 * row["eval_macro_f1"]) for row in history if "eval_macro_f1" in row]
+    if losses:
+        left.plot(*zip(*losses, strict=True), color="tab:blue", label="training loss")
+    left.set(xlabel="step", ylabel="training loss")
+    right = left.twinx()
+    if scores:
+        right.plot(*zip(*scores, strict=True), "o-", color="tab:orange", label="dev macro-F1")
+    right.set(ylabel="dev macro-F1 (%)", ylim=(0, 100))
+    figure.legend(loc="upper center", ncol=2)
+    figure.tight_layout(rect=(0, 0, 1, 0.93))
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
