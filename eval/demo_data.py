@@ -130,7 +130,11 @@ def _outcome(fact: StreamFact, decision: Decision, owner: Mapping[str, str]) -> 
 
 
 def superseded(facts: Sequence[StreamFact]) -> set[str]:
-    """Ids of facts that, by the notes, are no longer true at the end: the older side of every conflict."""
+    """Ids of facts that, by the notes, are no longer true at the end.
+
+    These are the older side of every conflict, and whatever is noted as equivalent to one of them or entails it. What an
+    outdated fact only entailed may still hold, so it is left out.
+    """
     by_id = {fact.observation.id: fact.observation for fact in facts}
     old: set[str] = set()
     for fact in facts:
@@ -138,4 +142,12 @@ def superseded(facts: Sequence[StreamFact]) -> set[str]:
             mine, other = fact.observation, by_id[fact.reference]
             late = bool(mine.observed_at and other.observed_at and mine.observed_at < other.observed_at)
             old.add(mine.id if late else other.id)
+    entails = set()  # (stronger or equal, weaker or equal)
+    for fact in facts:
+        if fact.reference is not None and fact.expected in (Relation.EQV, Relation.OSN):
+            entails.add((fact.observation.id, fact.reference))
+        if fact.reference is not None and fact.expected in (Relation.EQV, Relation.NSO):
+            entails.add((fact.reference, fact.observation.id))
+    while more := {strong for strong, weak in entails if weak in old} - old:
+        old |= more
     return old
