@@ -132,8 +132,8 @@ def _outcome(fact: StreamFact, decision: Decision, owner: Mapping[str, str]) -> 
 def superseded(facts: Sequence[StreamFact]) -> set[str]:
     """Ids of facts that, by the notes, are no longer true at the end.
 
-    These are the older side of every conflict, and whatever is noted as equivalent to one of them or entails it. What an
-    outdated fact only entailed may still hold, so it is left out.
+    These are the older side of every conflict, and whatever is noted as equivalent to one of them or entails it. What
+    an outdated fact only entailed may still hold, so it is left out.
     """
     by_id = {fact.observation.id: fact.observation for fact in facts}
     old: set[str] = set()

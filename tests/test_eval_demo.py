@@ -83,12 +83,12 @@ def test_every_question_has_an_answer_in_the_stream(stream: list[StreamFact], ro
     outdated = superseded(stream)
     for question in questions:
         mine = [fact.observation for fact in stream if fact.observation.user == question.user]
-        current = [fact.text for fact in mine if fact.id not in outdated]
-        for wanted in question.must_contain:
-            assert any(wanted in text for text in current), question
-        for old in question.not_current:
-            assert any(old in fact.text for fact in mine), question
-            assert not any(old in text for text in current if question.must_contain[0] in text), question
+        current = [fact.text.casefold() for fact in mine if fact.id not in outdated]
+        answers = [text for text in current if question.must_contain[0].casefold() in text]
+        assert answers, question
+        for old in map(str.casefold, question.not_current):
+            assert any(old in fact.text.casefold() for fact in mine), question
+            assert not any(old in text for text in answers), question
 
 
 def fact(id: str, expected: str, reference: str | None = None, day: str = "2026-01-01") -> StreamFact:
