@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from roam.fusion.grammar import Statement, lower_first
 from roam.fusion.lexicon import ANIMALS, COUNTRIES, NOT_OCCUPATIONS, NUMBER_WORDS, OCCUPATIONS, PEOPLE
+from roam.fusion.rules import RULES
 from roam.fusion.text import content, content_set, words
 
 _CHANGE_WORDS: Final = re.compile(
@@ -22,73 +22,9 @@ _CONTRAST: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A predicate that matches `pattern` is about the attribute `name` and gives the value in group `v`.
-
-    With `people`, the rule holds for the user and for persons ("User's son"), not for things ("User's car").
-    """
-
-    name: str
-    pattern: re.Pattern[str]
-    people: bool = True
-
-
-def _rule(name: str, pattern: str, people: bool = True) -> Rule:
-    return Rule(name, re.compile(rf"^(?:{pattern})$", re.IGNORECASE), people)
-
-
-_TITLE = r"(?:Mr\.?|Mrs\.?|Ms\.?|Miss|Dr\.?|Prof\.?|Herr|Frau) "
-RULES: Final[tuple[Rule, ...]] = (
-    _rule("weight", r"weighs (?:in at )?(?P<v>.*\d.*)", people=False),
-    _rule(
-        "employer",
-        r"(?:works|worked|is working|was working|has worked|has been working|has started|started|is employed|was employed"
-        r"|has a job|got a job|has taken a job) (?:at|for|by|with) (?P<v>(?!home\b|night\b|themselves\b).+)",
-    ),
-    _rule("employer", r"(?:has )?joined (?P<v>(?:[A-Z]|the [A-Z]).+)"),
-    _rule("job", r"(?:works|worked|is working|was working|has started|started|has worked) (?:as|part-time as) (?P<v>.+)"),
-    _rule(
-        "home city",
-        r"(?:lives|lived|is living|was living|has lived|has been living|resides|is based|was based|has settled|settled)"
-        r"(?: back)? in (?P<v>(?!an? |the (?:house|flat|apartment)).+)",
-    ),
-    _rule("home city", r"(?:has moved|moved|has relocated|relocated|is moving)(?: back)? to (?P<v>(?!an? ).+)"),
-    _rule("home", r"(?:lives|lived|is living|has moved|moved|has lived) (?:in|on|into|to|onto) (?P<v>(?:an?|the) .+)"),
-    _rule("home", r"rents (?P<v>an? .+)"),
-    _rule("car", r"(?:drives|drove) (?P<v>(?:an? |the |\d{4} |[A-Z]).+)"),
-    _rule("bank", r"(?:banks with|has an account with) (?P<v>.+)"),
-    _rule("rent", r"pays (?P<v>\S*\d\S*(?: \w+)?(?: a month| per month)?) (?:in|for|of) rent(?P<w>.*)"),
-    _rule("rent", r"pays (?P<v>\S*\d\S*(?: \w+)?) rent(?P<w>.*)"),
-    _rule("salary", r"(?:earns|makes) (?P<v>\S*\d\S* .*(?:year|month|hour).*)"),
-    _rule("age", r"(?:is|turned) (?P<v>[\w-]+) years old"),
-    _rule("vote", r"votes for (?P<v>.+)"),
-    _rule("major", r"(?:majors|is majoring|majored) in (?P<v>.+)"),
-    _rule("manager", r"reports to (?P<v>.+)"),
-    _rule("clothing size", r"wears (?:a )?size (?P<v>(?!.*\bshoes?\b).+)"),
-    _rule("shoe size", r"wears (?:a )?size (?P<v>\S+) shoes?"),
-    _rule("bedtime", r"goes to bed (?P<v>(?:at|around|before|after|by) .+)"),
-    _rule("wake-up time", r"(?:gets|wakes) up (?P<v>(?:at|around|before|after|by) .+)"),
-    _rule("commute", r"(?:commutes|goes to work|gets to work|travels to work) (?P<v>by .+|on .+)"),
-    _rule("commute", r"takes (?P<v>.+) to work"),
-    _rule("planned retirement age", r"(?:intends|plans|wants|hopes) to retire at (?P<v>.+)"),
-    _rule("language at home", r"speaks (?P<v>.+) at home"),
-    _rule("relationship status", r"(?:is|has been|was) (?P<v>(?:single|married|engaged|divorced|separated|widowed|dating)\b.*)"),
-    _rule("relationship status", r"(?:is|was) (?P<v>in an? (?:long-distance |open )?relationship\b.*)"),
-    _rule("relationship status", r"(?:got|has got|gets) (?P<v>(?:married|engaged|divorced)\b.*)"),
-    _rule("diet", r"(?:is|has gone|went|became|has become) (?P<v>(?:an? )?(?:vegan|vegetarian|pescatarian|omnivore|flexitarian)\b.*)"),
-    _rule("diet", r"follows (?P<v>an? .*\bdiet\b.*|.*\bdiet\b.*)"),
-    _rule("search engine", r"searches the web with (?P<v>.+)"),
-    _rule("main browser", r"uses (?P<v>(?:Chrome|Firefox|Safari|Edge|Brave|Arc|Opera|Vivaldi|Chromium)\b.*)"),
-    _rule("phone", r"(?:has|uses|owns|bought) (?P<v>an? (?:iPhone|Pixel|Galaxy|Nokia|OnePlus|Fairphone|Xiaomi|Moto|BlackBerry)\b.*)"),
-    _rule("laptop", r"(?:has|uses|owns|bought) (?P<v>an? (?:MacBook|ThinkPad|Surface|Chromebook|Framework)\b.*)"),
-    _rule("doctor", rf"(?:sees|is a patient of) (?P<v>{_TITLE}.+)"),
-    _rule("email address", r"can be reached at (?P<v>\S+@\S+)"),
-    _rule("name", r"(?:is|was) (?:called|named) (?P<v>.+)", people=False),
-    _rule("name", r"goes by (?P<v>.+)"),
-)  # fmt: skip
 _SCHOOL: Final = re.compile(
-    r"^(?:goes to|attends|attended|went to|is at|was at|started at|has started at|is a pupil at|is a student at|studies at"
+    r"^(?:goes to|attends|attended|went to|is at|was at|started at|has started at|is a pupil at"
+    r"|is a student at|studies at"
     r"|now goes to) (?P<v>.+)$",
     re.IGNORECASE,
 )
@@ -98,11 +34,15 @@ _SCHOOL_NAME: Final = re.compile(
 _OCCUPATION: Final = re.compile(
     r"^(?:is|was|became|has become)(?: working as)? (?P<v>(?:an?|the) .+|head of .+)$", re.IGNORECASE
 )
+_RENAMED: Final = re.compile(
+    r"^(?:has )?renamed (?:the|their|his|her) (?P<n>[a-z][\w ]*?) (?:to |as )?(?P<v>[A-Z]\S*)$"
+)
 _LESSONS: Final = re.compile(r"^(?:takes|has|is taking) (?P<n>[\w-]+) (?:lessons|classes) (?:from|with) (?P<v>.+)$")
 
 
 def absorb_change(text: str) -> str:
     """Drop the words that only mark a change; the arrow of a chain says it."""
+    text = re.sub(r"^(?:went|has gone|is|goes) back to being ", "is ", text)
     return " ".join(_CHANGE_WORDS.sub("", text).split()).strip(" ,")
 
 
@@ -137,6 +77,8 @@ def rule_values(statement: Statement) -> dict[str, str]:
             found[f"{prefix}school"] = noun_value(match["v"])
     if (match := _LESSONS.match(predicate)) and not statement.noun:
         found[f"{match['n']} teacher"] = noun_value(match["v"])
+    if match := _RENAMED.match(predicate):
+        found[f"{match['n']}'s name"] = match["v"]
     if person and (match := _OCCUPATION.match(predicate)) and is_occupation(match["v"]):
         found.setdefault(f"{prefix}job", noun_value(re.sub(r"^the (?=owner|head)", "", match["v"])))
     return found
@@ -160,10 +102,12 @@ _COPULA: Final = re.compile(
 )
 _MOVED: Final = re.compile(
     r"^(?:has been|have been|was|were|has|is) (?:moved|raised|lowered|put off|postponed|changed|increased|reduced|cut"
-    r"|brought forward|risen|dropped|gone up|gone down|grown|pushed back|rescheduled|switched|set) (?:back )?(?:to|for|until) (?P<v>.+)$"
+    r"|brought forward|risen|dropped|gone up|gone down|grown|pushed back|rescheduled|switched"
+    r"|set) (?:back )?(?:to|for|until) (?P<v>.+)$"
 )
 _FROM_TO: Final = re.compile(
-    r"^(?:has |have |is |was |has been |was )?(?:moved|moving|switched|changed|went|gone|upgraded|downgraded|raised|lowered|increased"
+    r"^(?:has |have |is |was |has been |was )?(?:moved|moving|switched|changed|went|gone|upgraded"
+    r"|downgraded|raised|lowered|increased"
     r"|reduced|cut|transferred|relocated|grew|rose|fell|dropped|risen|fallen|grown|converted|down|up)(?: .*?)?"
     r" from (?P<a>.+?) (?:over )?to (?P<b>.+)$"
 )
@@ -172,15 +116,19 @@ _FOR: Final = re.compile(
 )
 _REPLACED: Final = re.compile(r"^(?:has )?replaced (?P<a>.+?) (?:with|by) (?P<b>.+)$")
 _BLAND: Final = re.compile(
-    r"^(?:usually |mainly |mostly |only |always )?(?:uses|used|has|had|owns|owned|got|drives|drove|rides|lives|lived|drinks|eats|reads|"
-    r"plays|wears|takes|took|watches|pays|earns|speaks|keeps|bought|has bought|got|has got|switched|has switched|changed|"
-    r"has changed|moved|has moved|upgraded|has upgraded|is|was|will be|prefers|chose|has chosen|settled|has settled|works|worked|"
+    r"^(?:usually |mainly |mostly |only |always )?(?:uses|used|has|had|owns|owned|got|drives|drove"
+    r"|rides|lives|lived|drinks|eats|reads|"
+    r"plays|wears|takes|took|watches|pays|earns|speaks|keeps|bought|has bought|got|has got|switched"
+    r"|has switched|changed|"
+    r"has changed|moved|has moved|upgraded|has upgraded|is|was|will be|prefers|chose|has chosen"
+    r"|settled|has settled|works|worked|"
     r"is having|goes|went|studies|studied|sold the \w+ and drives)"
     r"(?: (?:to|on|in|at|with|for|onto|as|by))? (?P<v>.+)$",
     re.IGNORECASE,
 )
 _STARTS_NOMINAL: Final = re.compile(
-    r"^(?:(?:an?|the|no|his|her|their|only|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) |[A-Z0-9\"]|-?\d)"
+    r"^(?:(?:an?|the|no|his|her|their|only|two|three|four|five|six|seven|eight|nine|ten|eleven"
+    r"|twelve) |[A-Z0-9\"]|-?\d)"
 )
 
 
@@ -225,11 +173,14 @@ def bland_value(statement: Statement, attribute: str) -> str | None:
     return without_attribute(only_count(value, attribute), attribute) or None
 
 
+_OF: Final = re.compile(r"(?<=[a-z]) of (?P<w>[a-z]+)(?= )")
 _TAIL: Final = re.compile(r" (?:in|of|for|as|on) (?:the |their |an? )?(?P<w>[\w '-]+)$")
 
 
 def without_attribute(value: str, attribute: str) -> str:
     """Drop a closing mention of the attribute: "985 euros in rent", "29.99 a month for the internet"."""
+    if (inside := _OF.search(value)) and content_set(inside["w"]) <= content_set(attribute):
+        value = value[: inside.start()] + value[inside.end() :]
     match = _TAIL.search(value)
     if match and content(match["w"]) and content_set(match["w"]) <= content_set(attribute):
         return value[: match.start()]

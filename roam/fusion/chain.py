@@ -14,7 +14,11 @@ ARROW: Final = " -> "
 MAX_VALUES: Final = 12
 """Values a chain shows at most; older ones are only counted, their texts stay in Evidence."""
 
-_CHAIN = re.compile(r"^(?P<head>[^:]+?): (?P<values>.+?) \(current(?:, as of (?P<date>[^()]+))?\)$")
+MAX_CHARACTERS: Final = 1000
+"""Length of the values that a chain shows at most, as far as its last two values allow."""
+
+_MARKED = re.compile(r"^(?P<told>.+) \(current(?:, as of (?P<date>[^()]+))?\)$")
+_HEAD = re.compile(r'^(?P<head>(?:[^":]|"[^"]*"|:(?! ))+): (?P<values>.+)$')
 _EARLIER = re.compile(r"^\[(?P<count>\d+) earlier values? in evidence\]$")
 
 
@@ -31,9 +35,9 @@ class Chain:
     earlier: int = 0
 
     def render(self) -> str:
-        """The chain as a segment, bounded to `MAX_VALUES` values."""
+        """The chain as a segment, bounded to `MAX_VALUES` values; an arrow inside a value reads "to"."""
         bounded = bound(self)
-        shown = list(bounded.values)
+        shown = [value.replace(ARROW, " to ") for value in bounded.values]
         if bounded.earlier:
             noun = "value" if bounded.earlier == 1 else "values"
             shown.insert(0, f"[{bounded.earlier} earlier {noun} in evidence]")
@@ -43,22 +47,33 @@ class Chain:
 
 def parse_chain(segment: str) -> Chain | None:
     """Return the chain that `segment` is, or None when it is a plain statement."""
-    match = _CHAIN.match(segment)
-    if match is None or ARROW in match["head"]:
+    marked = _MARKED.match(segment)
+    split = _HEAD.match(marked["told"]) if marked else None
+    if marked is None or split is None or ARROW in split["head"]:
         return None
-    values = tuple(value.strip() for value in match["values"].split(ARROW))
+    values = tuple(value.strip() for value in split["values"].split(ARROW))
     if not all(values):
         return None
     earlier = 0
-    if marker := _EARLIER.match(values[0]):
-        earlier, values = int(marker["count"]), values[1:]
-    return Chain(match["head"], values, match["date"], earlier) if values else None
+    if counted := _EARLIER.match(values[0]):
+        earlier, values = int(counted["count"]), values[1:]
+    return Chain(split["head"], values, marked["date"], earlier) if values else None
+
+
+def can_head(attribute: str) -> bool:
+    """Whether a text can stand before the colon of a chain and be read back."""
+    match = _HEAD.match(f"{attribute}: v")
+    return match is not None and match["head"] == attribute and ARROW not in attribute
 
 
 def bound(chain: Chain, limit: int = MAX_VALUES) -> Chain:
-    """Keep the newest `limit` values and count the others."""
-    surplus = len(chain.values) - limit
-    if surplus <= 0:
+    """Keep the newest values, `limit` at most and `MAX_CHARACTERS` long (the last two always), and count the others."""
+    surplus = max(0, len(chain.values) - limit)
+    length = sum(len(value) + len(ARROW) for value in chain.values[surplus:])
+    while length > MAX_CHARACTERS and surplus < len(chain.values) - 2:
+        length -= len(chain.values[surplus]) + len(ARROW)
+        surplus += 1
+    if not surplus:
         return chain
     return replace(chain, values=chain.values[surplus:], earlier=chain.earlier + surplus)
 

@@ -18,10 +18,10 @@ from roam.fusion.attributes import (
     rule_values,
     without_contrast,
 )
-from roam.fusion.chain import Chain, collapse, join_chains, refines, same_value
+from roam.fusion.chain import Chain, can_head, collapse, join_chains, refines, same_value
 from roam.fusion.extension import value_for
 from roam.fusion.grammar import Statement, front_to_end, is_settled_past, read, tell
-from roam.fusion.heads import attitude, habit, shared_thing
+from roam.fusion.heads import ability, attitude, habit, shared_thing
 from roam.fusion.text import content_set
 
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}")
@@ -71,6 +71,8 @@ def _start(items: Sequence[Timed]) -> Chain:
         items = [items[index] for index in order]
         statements = [statements[index] for index in order]
     attribute, values = _values(statements)
+    if not can_head(f"{owner} {attribute}"):
+        attribute, values = "status", _told(statements)
     kept = collapse([value.text for value in values])
     if len(kept) == 1:  # nothing but refinements: a conflict was judged, so both wordings stay visible
         kept = [value.text for value in values]
@@ -84,7 +86,7 @@ def _values(statements: Sequence[Statement]) -> tuple[str, list[_Value]]:
     for reader in (_by_name, _by_rule, _by_count):
         if found := reader(statements):
             return found
-    for head in (attitude, habit):
+    for head in (attitude, ability, habit):
         if told := head(statements):
             return told[0], _plain(_drop_contrast(told[1]))
     noun = statements[-1].noun

@@ -1,4 +1,4 @@
-"""EQV of a repeatable event: how often it happened (data/FUSION.md, "EQV, counts"). A wrong count is worse than none."""
+"""EQV of a repeatable event: how often it happened (data/FUSION.md). A wrong count is worse than none."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ _AGAIN_CUE: Final = re.compile(
 )
 _PINNED: Final = re.compile(
     r"\b(?:(?:19|20)\d\d|\d{1,2}(?:st|nd|rd|th)? (?:January|February|March|April|May|June|July|August|September|October"
-    r"|November|December)|(?:January|February|March|April|June|July|August|September|October|November|December)(?: \d{1,2})?"
-    r"|last (?:week|month|year|summer|winter|spring|autumn|night|\w+day)|yesterday|today|this (?:morning|week|month|year)"
+    r"|November|December)|(?:January|February|March|April|June|July|August|September|October|November"
+    r"|December)(?: \d{1,2})?"
+    r"|last (?:week|month|year|summer|winter|spring|autumn|night|\w+day)|yesterday|today"
+    r"|this (?:morning|week|month|year)"
     r"|wedding|funeral|birthday|christening|final|graduation|first ever|for the first time)\b"
 )
 _CLAUSE_END: Final = re.compile(
     r",? (?:because|so that|although|while|when|whenever|after which|since)\b|, (?:which|who|where|too)\b"
 )
 _AUXILIARY: Final = re.compile(
-    r"^(?:(?:has|have|had) (?:been|gone|done|had|\w+ed|taken|eaten|given|run|seen|won|lost|made|met|read|bought|played|tried)|had to \w+"
+    r"^(?:(?:has|have|had) (?:been|gone|done|had|\w+ed|taken|eaten|given|run|seen|won|lost|made|met"
+    r"|read|bought|played|tried)|had to \w+"
     r"|could not|couldn't|did not|didn't|was|got|failed|missed)\b"
 )
 
@@ -71,9 +74,12 @@ def count_events(statements: Sequence[Statement], dates: Sequence[str | None]) -
         if count is not None:
             total = max(total or 0, count)
             last = day or last
-        elif day is not None and not _PINNED.search(statement.text) and (not known or not _is_rare(statement)):
-            if last is None or abs((day - last).days) >= SEPARATE_DAYS:
-                total, last = (total or 0) + 1, day
+        elif (
+            day is not None
+            and not _PINNED.search(statement.text)
+            and (last is None or abs((day - last).days) >= SEPARATE_DAYS)
+        ):
+            total, last = (total or 0) + 1, day
     if total is None or (not known and total < 2):
         return None
     return Counted(total, bool(known))
@@ -122,7 +128,8 @@ _BROKE_DOWN: Final = re.compile(
     r"^(?:broke down|could not|couldn't|was unable to|was late|sent back|looked after|took care of|had to)\b"
 )
 _OBJECT_VERBS: Final = re.compile(
-    r"^(?:has |had )?(?:bought|purchased|ordered|got|had|made|prepared|took|taken|gave|given|suffered|did|done|drank|held|went on)\b"
+    r"^(?:has |had )?(?:bought|purchased|ordered|got|had|made|prepared|took|taken|gave|given|suffered"
+    r"|did|done|drank|held|went on)\b"
 )
 
 

@@ -1,4 +1,4 @@
-"""Details of one statement that another lacks, as modifiers that can be inserted (data/FUSION.md, EQV and OSN / NSO)."""
+"""Details of one statement that another lacks, as modifiers that can be inserted (data/FUSION.md)."""
 
 from __future__ import annotations
 
@@ -9,27 +9,34 @@ from typing import Final, NamedTuple
 from roam.fusion.lexicon import STOP_WORDS, TIME_WORDS
 from roam.fusion.text import content, content_set, names, negated, numbers, stem, words
 
-_CLAUSE: Final = re.compile(r"(?P<joint>, |: | and (?=(?!always |others )(?:[a-z]+s|has|had|is|[a-z]+ed) ))")
+_CLAUSE: Final = re.compile(
+    r"(?P<joint>, |: | and (?=(?!always |others )(?:[a-z]+s|has|had|is|would|could|can|will|cannot|[a-z]+ed) ))"
+)
 _LINKS: Final = (
     "because of|because|in which|without|with|named|called|who|which|that|using|since|as|for|from|on|in|at|by|during"
     "|until|after|before|every|to|of|about|over"
 )
 _PARTICIPLES: Final = "built|made|bought|strung|kept|held|worn|born|grown|[a-z]+ed"
 _PHRASE: Final = re.compile(
-    rf"(?<! in)(?<! of)(?<! for) (?=(?:{_LINKS}) )|(?<! is)(?<! are)(?<! was)(?<! were)(?<! has)(?<! had)(?<! been)(?<! [Uu]ser)(?<! get)(?<! got)"
+    rf"(?<! in)(?<! of)(?<! for) (?=(?:{_LINKS}) )|(?<! is)(?<! are)(?<! was)(?<! were)"
+    r"(?<! has)(?<! had)(?<! been)(?<! [Uu]ser)(?<! get)(?<! got)"
     rf" (?=(?:{_PARTICIPLES}) (?:in|at|by|from|with|on)\b)"
 )
 _TO_THE_END: Final = re.compile(rf"^(?:because|in which|who|which|that|since|using|{_PARTICIPLES})\b")
 _ATTACHED: Final = re.compile(r"^(?:of|for|to|by|from|about)\b")
 _SUBJECT_INSIDE: Final = re.compile(r"\b(?:[Tt]he user|User)\b")
 _RANGE: Final = re.compile(
-    r"\b(?:above|below|between|over|under|more than|less than|at least|at most|about|roughly|around|almost|nearly|before"
+    r"\b(?:above|below|between|over|under|more than|less than|at least|at most|about|roughly|around"
+    r"|almost|nearly|before"
     r"|after|for over)(?: \w+)? \d|\b(?:some|several|various|somewhere|some kind|some sort)\b"
 )
 _SURE: Final = re.compile(
     rf"^(?:because|in which|without|with|named|called|who|which|that|using|as an?|{_PARTICIPLES})\b"
 )
-_PLACE: Final = re.compile(r"^(?:(?:in|on) (?:an?|the|their|his|her)|on paper|on foot)\b")
+_PLACE: Final = re.compile(
+    r"^(?:(?:in|on) (?:an?|the|their|his|her)|on (?:paper|foot|sale|credit|loan)|by (?:hand|post|phone"
+    r"|card|car|bike|bus|train|tram|boat|plane|scooter|ferry))\b"
+)
 _NOT_DETAILS: Final = re.compile(
     r"^(?:as a (?:child|kid|rule|teenager|hobby|whole|result)\b|with (?:children|people|others|kids|animals|it|them)$"
     r"|on an? (?:regular|daily|weekly|monthly|yearly) basis)"

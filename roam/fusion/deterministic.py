@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -17,6 +18,10 @@ from roam.records import FusionRequest
 from roam.relations import Relation
 
 _MOST_COMBINATIONS: Final = 2000
+MAX_CHARACTERS: Final = 1500
+"""A view of more than one segment is kept under this length: the oldest side statements are only counted then."""
+
+_EARLIER: Final = re.compile(r"^\[(?P<count>\d+) earlier statements? in evidence\]$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +116,21 @@ def _fused_segments(relation: Relation, parts: Sequence[_Parts], survivor: int) 
 
 
 def _render(fused: Sequence[str], parts: Sequence[_Parts]) -> str:
-    segments = list(fused)
-    seen = {normalised(segment) for segment in fused}
+    extras = list(fused[1:])
     for part in parts:
-        for index, segment in enumerate(part.segments):
-            if index != part.main and normalised(segment) not in seen:
-                seen.add(normalised(segment))
-                segments.append(segment)
-    return close(tidy("; ".join(segments)))
+        extras.extend(segment for index, segment in enumerate(part.segments) if index != part.main)
+    earlier = 0
+    seen = {normalised(fused[0])}
+    kept: list[str] = []
+    for segment in extras:
+        if counted := _EARLIER.match(segment):
+            earlier = max(earlier, int(counted["count"]))
+        elif normalised(segment) not in seen:
+            seen.add(normalised(segment))
+            kept.append(segment)
+    while kept and len("; ".join([fused[0], *kept])) > MAX_CHARACTERS:
+        kept.pop(0)
+        earlier += 1
+    if earlier:
+        kept.append(f"[{earlier} earlier {'statement' if earlier == 1 else 'statements'} in evidence]")
+    return close(tidy("; ".join([fused[0], *kept])))

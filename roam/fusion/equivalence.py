@@ -102,10 +102,9 @@ def _different_values(statements: Sequence[Statement]) -> str | None:
     """Safety net: statements labelled equivalent that give different values of one attribute keep both."""
     first, last = statements[0], statements[-1]
     for attribute, old, new in _common_values(first, last):
-        apart = numbers(old) != numbers(new) and numbers(old) and numbers(new)
-        if not apart and names(f"x {old}") and names(f"x {new}"):
-            apart = not (content_set(old) & content_set(new))
-        if apart and normalised(old) != normalised(new):
+        named = names(f"x {old}") and names(f"x {new}") and not content_set(old) & content_set(new)
+        measured = numbers(old) and numbers(new) and numbers(old) != numbers(new)
+        if (named or measured) and normalised(old) != normalised(new):
             return f"{first.owner} {attribute}: previously {old}; now {new}"
     return _different_amounts(first, last)
 

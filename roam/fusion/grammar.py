@@ -189,7 +189,8 @@ def _past_form(lower: str, token: str) -> str:
 
 
 _FRONT = re.compile(
-    r"^(?P<front>(?:In|From|Until|At|On|During|Since|For|As for)\b[^,]*?),? (?P<subject>the user(?:'s)?|User(?:'s)?)\s(?P<rest>.+)$"
+    r"^(?P<front>(?:In|From|Until|At|On|During|Since|For"
+    r"|As for)\b[^,]*?),? (?P<subject>the user(?:'s)?|User(?:'s)?)\s(?P<rest>.+)$"
 )
 
 
@@ -205,7 +206,8 @@ _STATE_IN_PAST = re.compile(
     r"^(?:was|were|lived|worked|had|studied|owned|drove|taught|attended|used to|played|stayed|rented|served|went to)\b"
 )
 _TEXT_DATE = re.compile(
-    r"\b(?:in|until|till|from|before|between|during|up to|back in|through)\b.*\b(?:(?:19|20)\d\d|grade|childhood|\w+ school)\b"
+    r"\b(?:in|until|till|from|before|between|during|up to|back in|through)\b.*\b(?:(?:19|20)\d\d|grade"
+    r"|childhood|\w+ school)\b"
     r"|\bused to\b|\bas a (?:child|kid|teenager|student)\b|\buntil\b|\byears ago\b"
 )
 

@@ -8,24 +8,26 @@ from typing import Final
 
 from roam.fusion.attributes import absorb_change
 from roam.fusion.grammar import Statement, lower_first, past
+from roam.fusion.lexicon import COMPARED, FEMALE, FUNCTION_WORDS, MALE, PHRASE_ENDS, PLAIN_VERBS
 from roam.fusion.text import content_set
 
 _ATTITUDE: Final = re.compile(
-    r"^(?:(?:really|absolutely|still|also|strongly|secretly|does not|doesn't|did not|didn't|no longer|never|has|has come to"
+    r"^(?:(?:really|absolutely|still|also|strongly|secretly|does not|doesn't|did not|didn't|no longer"
+    r"|never|has|has come to"
     r"|does|quite) )*"
-    r"(?:(?:love|like|hate|dislike|enjoy|adore|detest|loathe|despise|trust|distrust|support|oppose|favour|favor|fear|mind"
+    r"(?:(?:love|like|hate|dislike|enjoy|adore|detest|loathe|despise|trust|distrust|support|oppose"
+    r"|favour|favor|fear|mind"
     r"|admire|find|think|believe|consider|prefer)(?:e?s|e?d)?|found|thought|(?:cannot|can't|couldn't) (?:stand|bear)"
-    r"|gets? on(?: well)? with|got on(?: well)? with|(?:is|was) (?:not |a little |very )?(?:afraid|fond|scared|a fan|tired|sick"
+    r"|gets? on(?: well)? with|got on(?: well)? with|(?:is|was) (?:not |a little |very )?(?:afraid"
+    r"|fond|scared|a fan|tired|sick"
     r"|wary|proud|critical) of|(?:is|was) (?:not )?(?:keen|sold) on|(?:is|was) (?:against|for|in favour of)"
     r"|(?:is|was) (?:not )?(?:bored|fascinated|annoyed) by|(?:is|was) (?:not )?(?:interested in|into)"
     r"|lost (?:all )?(?:interest in|respect for)|got into|warmed to)"
     r"(?: (?:that|working|living in|going to|using))? (?P<x>.+)$"
 )
-_STOPS: Final = frozenset(
-    "a an the of in on at to for from by with as and or but is are was were that after since".split(" ")
-)
 _FREQUENT: Final = re.compile(
-    r"\b(?:every|daily|weekly|each|often|usually|regularly|on \w+days|an? (?:day|week|month|year)|most \w+s|always|never"
+    r"\b(?:every|daily|weekly|each|often|usually|regularly|on \w+days|an? (?:day|week|month|year)"
+    r"|most \w+s|always|never"
     r"|no longer|stopped|quit|gave up|has given up|rarely|sometimes)\b"
 )
 _GIVEN_UP: Final = re.compile(
@@ -36,19 +38,11 @@ _LEADING: Final = re.compile(
 )
 
 
-_FEMALE: Final = frozenset(
-    "mother sister daughter wife aunt girlfriend grandmother mother-in-law sister-in-law niece".split(" ")
-)
-_MALE: Final = frozenset(
-    "father brother son husband uncle boyfriend grandfather father-in-law brother-in-law nephew".split(" ")
-)
-
-
 def pronoun(noun: str) -> str:
     """ "it", "them", "her" or "him" for a noun phrase."""
     head = re.split(r" (?:for|of|in|on|at|with|from|to) ", noun)[0].split()[-1]
-    if head in _FEMALE or head in _MALE:
-        return "her" if head in _FEMALE else "him"
+    if head in FEMALE or head in MALE:
+        return "her" if head in FEMALE else "him"
     plural = head.islower() and head.endswith("s") and not head.endswith(("ss", "us", "is", "'s"))
     return "them" if plural or " and " in noun else "it"
 
@@ -60,7 +54,7 @@ def common_prefix(phrases: Sequence[str]) -> str:
         if len({word.casefold() for word in group}) > 1:
             break
         kept.append(group[0])
-    while kept and (kept[-1].lower() in _STOPS or kept[-1] == ","):
+    while kept and (kept[-1].lower() in FUNCTION_WORDS or kept[-1] == ","):
         kept.pop()
     return " ".join(kept).replace(" ,", ",")
 
@@ -85,6 +79,19 @@ def replace_topic(predicate: str, topic: str, pronouns: bool = True) -> str:
     pattern = re.compile(rf"(?<![\w-]){re.escape(topic)}(?![\w-])", re.IGNORECASE)
     replaced = pattern.sub(other, predicate, count=1)
     return " ".join(replaced.split()).replace(" ,", ",") or predicate
+
+
+_ABLE: Final = re.compile(r"^(?:can|can't|cannot|could|couldn't|is able to|is unable to) (?P<v>[a-z]+)\b")
+
+
+def ability(statements: Sequence[Statement]) -> tuple[str, list[str]] | None:
+    """("ability to swim", predicates) when all statements say whether the same thing can be done, else None."""
+    predicates = [absorb_change(lower_first(statement.predicate)) for statement in statements]
+    matches = [_ABLE.match(predicate) for predicate in predicates]
+    verbs = {match["v"] for match in matches if match}
+    if any(statement.noun for statement in statements) or not all(matches) or len(verbs) != 1:
+        return None
+    return f"ability to {verbs.pop()}", in_past(predicates)
 
 
 def habit(statements: Sequence[Statement]) -> tuple[str, list[str]] | None:
@@ -114,12 +121,9 @@ def _root(verb: str) -> str:
     return verb[:-1] if len(verb) > 3 and verb[-1] == verb[-2] and verb[-1] not in "lsz" else verb
 
 
-_PLAIN_VERBS: Final = frozenset("has is was does goes gets takes makes had did can could will".split(" "))
-
-
 def gerund(verb: str) -> str:
     """The -ing form of a third-person verb, or "" for verbs that name no habit."""
-    if verb in _PLAIN_VERBS or not verb.isalpha():
+    if verb in PLAIN_VERBS or not verb.isalpha():
         return ""
     if verb.endswith("ing"):
         return verb
@@ -146,22 +150,16 @@ def shared_thing(statements: Sequence[Statement]) -> tuple[str, list[str]] | Non
     return thing, in_past([_refer(predicate, thing) for predicate in predicates])
 
 
-_PHRASE_END: Final = _STOPS | frozenset(
-    "every each last next this that who which when while before until again ago".split(" ")
-)
-_COMPARED: Final = frozenset("best worst most least same first last only whole".split(" "))
-
-
 def _things(predicate: str) -> set[str]:
-    """Noun phrases behind an article or possessive, and their ends ("Yamaha upright piano", "upright piano", "piano")."""
+    """Noun phrases behind an article or possessive, and their ends ("upright piano", "piano")."""
     found: set[str] = set()
     for match in re.finditer(r"\b(?:the|a|an|no|his|her|their|any) (?=([^,;:()]+))", predicate):
         tokens: list[str] = []
         for token in match[1].split():
-            if token in _PHRASE_END:
+            if token in PHRASE_ENDS:
                 break
             tokens.append(token)
-        if 0 < len(tokens) <= 4 and not _COMPARED & set(tokens):
+        if 0 < len(tokens) <= 4 and not COMPARED & set(tokens):
             found.update(" ".join(tokens[start:]) for start in range(len(tokens)))
     return {thing for thing in found if content_set(thing) and not thing[0].isdigit()}
 

@@ -98,23 +98,25 @@ NOT_OCCUPATIONS: Final = word_set(
     librarian's cyclist"""
 ) - {"owner"}
 ANIMALS: Final = word_set(
-    """dog cat puppy kitten horse rabbit hamster parrot budgie bird fish goldfish tortoise turtle snake lizard gecko pony
-    donkey goat sheep cow pig hen rooster duck ferret rat mouse pet dachshund labrador terrier"""
+    """dog cat puppy kitten horse rabbit hamster parrot budgie bird fish goldfish tortoise turtle snake lizard gecko
+    pony donkey goat sheep cow pig hen rooster duck ferret rat mouse pet dachshund labrador terrier"""
 )
-COUNTRIES: Final = frozenset(
+_COUNTRY_NAMES: Final = (
     "Argentina|Australia|Austria|Bangladesh|Belgium|Bolivia|Brazil|Bulgaria|Cambodia|Cameroon|Canada|Chile|China|Colombia"
     "|Croatia|Cuba|Cyprus|Czechia|Denmark|Ecuador|Egypt|Estonia|Ethiopia|Finland|France|Germany|Ghana|Greece|Hungary"
     "|Iceland|India|Indonesia|Iran|Iraq|Ireland|Israel|Italy|Jamaica|Japan|Jordan|Kenya|Latvia|Lebanon|Lithuania"
     "|Malaysia|Malta|Mexico|Morocco|Nepal|Netherlands|New Zealand|Nigeria|Norway|Pakistan|Peru|Philippines|Poland"
     "|Portugal|Qatar|Romania|Russia|Saudi Arabia|Scotland|Senegal|Serbia|Slovakia|Slovenia|South Africa|South Korea"
     "|Spain|Sri Lanka|Sweden|Switzerland|Syria|Taiwan|Tanzania|Thailand|Tunisia|Turkey|UAE|UK|USA|US|Uganda|Ukraine"
-    "|United Kingdom|United States|Uruguay|Venezuela|Vietnam|Wales|Zambia|Zimbabwe".split("|")
+    "|United Kingdom|United States|Uruguay|Venezuela|Vietnam|Wales|Zambia|Zimbabwe"
 )
+COUNTRIES: Final = frozenset(_COUNTRY_NAMES.split("|"))
 EVERYDAY_VERBS: Final = word_set(
     """ate dined visited attended donated called phoned rang baked cooked practised practiced swam jogged missed hosted
     babysat mowed watered cleaned washed reinstalled reinstall returned volunteered performed charged cycled biked
     bowled fished skated overslept trained exercised ironed vacuumed hoovered complained tutored sang danced
-    streamed backed restarted roasted grilled played met watched failed walked groomed tipped fainted late asleep"""
+    streamed backed restarted roasted grilled played met watched failed walked groomed tipped fainted late asleep
+    led served phoned skyped texted jammed rehearsed"""
 )
 CONSUMABLES: Final = word_set(
     """food meal breakfast brunch lunch dinner supper snack snacks coffee tea beer wine drink drinks pizza sushi burger
@@ -138,4 +140,16 @@ TIME_WORDS: Final = word_set(
     """spring summer autumn winter morning mornings evening evenings night nights weekend weekends afternoon year years
     month months week weeks day days january february march april may june july august september october november
     december childhood past general"""
+)
+FUNCTION_WORDS: Final = word_set(
+    """a an the of in on at to for from by with as and or but is are was were that after since"""
+)
+FEMALE: Final = word_set(
+    """mother sister daughter wife aunt girlfriend grandmother mother-in-law sister-in-law niece"""
+)
+MALE: Final = word_set("""father brother son husband uncle boyfriend grandfather father-in-law brother-in-law nephew""")
+PLAIN_VERBS: Final = word_set("""has is was does goes gets takes makes had did can could will""")
+COMPARED: Final = word_set("""best worst most least same first last only whole""")
+PHRASE_ENDS: Final = FUNCTION_WORDS | word_set(
+    """every each last next this that who which when while before until again ago"""
 )
