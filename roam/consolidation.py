@@ -63,7 +63,8 @@ class Consolidator:
     ) -> Decision:
         """Plan and commit one observation; `lookahead` names further pairs to classify if a pass is needed at all."""
         for _ in range(_OPTIMISTIC_TRIES):
-            plan = self._plan(observation, vector, lookahead)
+            with self.store.snapshot():
+                plan = self._plan(observation, vector, lookahead)
             with self.store.transaction():
                 if self.store.version(observation.user) == plan.version:
                     self._write(plan)

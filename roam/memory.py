@@ -121,11 +121,16 @@ class Memory(Timeline):
             self._store.close()
 
     @contextmanager
-    def _open_store(self) -> Iterator[Store]:
+    def _writing(self) -> Iterator[Store]:
         with self._lock:
             if self._closed:
                 raise InputError("this memory is closed: open it again with Memory.open")
             yield self._store
+
+    @contextmanager
+    def _reading(self) -> Iterator[Store]:
+        with self._writing() as store, store.snapshot():
+            yield store
 
     # Writing ----------------------------------------------------------------------------------------------------
 
@@ -149,7 +154,7 @@ class Memory(Timeline):
             source: where it came from, for example a message id.
         """
         observation = make_observation(text, user, observed_at, source, id)
-        with self._open_store():
+        with self._writing():
             known = self._known(observation)
             if known is not None:
                 return known
@@ -163,7 +168,7 @@ class Memory(Timeline):
         """
         batch = make_observations(observations)
         decisions: list[Decision] = []
-        with self._open_store() as store:
+        with self._writing() as store:
             known = {observation.id: self._known(observation) for observation in batch}
             for start in range(0, len(batch), Lookahead.WINDOW):
                 window = batch[start : start + Lookahead.WINDOW]
@@ -209,7 +214,7 @@ class Memory(Timeline):
         check_count(budget, "budget")
         if limit is not None:
             check_count(limit, "limit")
-        with self._open_store() as store:
+        with self._reading() as store:
             return search_views(
                 store,
                 self._parts.embedder,
@@ -223,7 +228,7 @@ class Memory(Timeline):
     def primaries(self, *, user: str) -> list[View]:
         """Return all views of one user in arrival order of their Primaries."""
         owner = clean_user(user)
-        with self._open_store() as store:
+        with self._reading() as store:
             return [make_view(store.members(owner, id), id, text) for id, text in store.views(owner).items()]
 
     def evidence(self, id: str, *, user: str | None = None) -> list[Observation]:
@@ -231,7 +236,7 @@ class Memory(Timeline):
 
         With `user` given, an id of another user is not found.
         """
-        with self._open_store() as store:
+        with self._reading() as store:
             observation = store.observation(id, user)
             members = store.members(observation.user, id)
             order = in_time_order([Stamp(entry.id, entry.sequence, entry.observed_at) for entry in members])
@@ -240,7 +245,7 @@ class Memory(Timeline):
 
     def get(self, id: str, *, user: str | None = None) -> Record:
         """Return one observation with its role and its Primary; both are None once it is retracted."""
-        with self._open_store() as store:
+        with self._reading() as store:
             observation = store.observation(id, user)
             placed = store.find_state(id)
             primary_id = None if placed is None else placed[0]

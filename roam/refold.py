@@ -2,8 +2,8 @@
 
 Each observation is decided anew in arrival order on the judgements that were stored. A candidate that was judged then
 and is still Primary keeps its judgement. A record that is Primary only now, because what superseded it is left out, is
-compared by what is stored about the two texts, and counts as IND where nothing is. With nothing left out the result
-equals the log: the same decisions, the same views.
+compared by what was known about the two texts when the observation came, and counts as IND where nothing was. So the
+outcome depends on the log alone, not on when it is run; with nothing left out it equals the log, decisions and views.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from roam.storage import as_mapping
 from roam.validation import duplicate_key, text_hash
 from roam.views import Part, ViewBuilder
 
-Known = Callable[[Observation, str | None], Mapping[str, NDArray[np.float32]]]
-"""(new observation, model digest or None for any) -> {hash of the old text: probabilities, shape (5,)}."""
+Known = Callable[[Observation, str | None, int], Mapping[str, NDArray[np.float32]]]
+"""(new observation, model digest or None for any, sequence of its event) -> {hash of the old text: probabilities}."""
 
 
 class Refolder:
@@ -77,14 +77,12 @@ class Refolder:
 
     def _decide(self, event: Event, recorded: State, state: State, independent: frozenset[str]) -> Event:
         """Return the event of one observation as the policy decides it on `state`."""
-        decision = event.decision
-        if decision is None:
-            raise StoreError(f"event {event.id} of the log has no decision: the log is damaged, restore a backup")
+        decision = _decision(event)
         observation = self._observations[decision.observation_id]
         if observation.id in independent:
             alone = replace(decision, relation=Relation.IND, primary_id=observation.id, demoted_ids=(), matched_ids=())
             return replace(event, decision=alone, view=None)
-        judgements = self._judgements(observation, decision, recorded, state)
+        judgements = self._judgements(event, observation, recorded, state)
         stamps = {entry.candidate_id: state.stamp(entry.candidate_id, self._observations) for entry in judgements}
         new = State(members={observation.id: [observation.id]}).stamp(observation.id, self._observations)
         update = update_roles(new, [(stamps[entry.candidate_id], entry.relation) for entry in judgements])
@@ -101,9 +99,8 @@ class Refolder:
         view = self._view(event, redone, {**stamps, new.id: new}, recorded, state)
         return replace(event, decision=redone, view=view)
 
-    def _judgements(
-        self, observation: Observation, decision: Decision, recorded: State, state: State
-    ) -> list[Judgement]:
+    def _judgements(self, event: Event, observation: Observation, recorded: State, state: State) -> list[Judgement]:
+        decision = _decision(event)
         kept = [entry for entry in decision.judgements if state.is_primary(entry.candidate_id)]
         if state.views.keys() == recorded.views.keys():
             return kept  # nobody came back: the fast path of an unchanged log
@@ -119,11 +116,11 @@ class Refolder:
         exact = [entry for entry in judgements if entry.model == EXACT]
         if exact:
             return exact
-        return judgements + self._stored(observation, decision, returned)
+        return judgements + self._stored(event, observation, returned)
 
-    def _stored(self, observation: Observation, decision: Decision, others: list[Observation]) -> list[Judgement]:
-        model = next((entry.model for entry in decision.judgements if entry.model != EXACT), None)
-        known = self._known(observation, model) if others else {}
+    def _stored(self, event: Event, observation: Observation, others: list[Observation]) -> list[Judgement]:
+        model = next((entry.model for entry in _decision(event).judgements if entry.model != EXACT), None)
+        known = self._known(observation, model, event.sequence) if others else {}
         judgements = []
         for other in others:
             row = known.get(text_hash(other.text))
@@ -148,6 +145,12 @@ class Refolder:
         atomic = self._observations[redone.primary_id].text
         parts = [Part(stamps[id], texts[id]) for id in inputs]
         return self._views.build(redone.relation, parts, redone.primary_id, atomic).text
+
+
+def _decision(event: Event) -> Decision:
+    if event.decision is None:
+        raise StoreError(f"event {event.id} of the log has no decision: the log is damaged, restore a backup")
+    return event.decision
 
 
 def _forget(decision: Decision | None, erased: str) -> Decision | None:

@@ -56,8 +56,8 @@ class Reviser:
     def refolder(self, log: Log) -> Refolder:
         """Return the engine that runs this log again."""
 
-        def known(observation: Observation, model: str | None) -> Mapping[str, NDArray[np.float32]]:
-            return self.store.cached_probabilities(log.user, observation.text, model)
+        def known(observation: Observation, model: str | None, before: int) -> Mapping[str, NDArray[np.float32]]:
+            return self.store.cached_probabilities(log.user, observation.text, model, before)
 
         return Refolder(log.observations, known, self.views, self.thresholds)
 
@@ -222,7 +222,8 @@ class Reviser:
 
     def _commit(self, user: str, attempt: Callable[[], tuple[int, Callable[[], _T]]]) -> _T:
         for _ in range(_TRIES):
-            version, write = attempt()
+            with self.store.snapshot():
+                version, write = attempt()
             with self.store.transaction():
                 if self.store.version(user) == version:
                     return write()

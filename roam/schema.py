@@ -16,7 +16,8 @@ PAGE_SIZE = 16_384  # a 384-dimensional float32 vector (1,536 bytes) stays insid
 
 # Observations and events are the log. `state`, `vectors` and `review` are derived from it. `judgements` holds what the
 # relation model said about a pair of texts, so that nothing is classified twice; it is kept per user, so that erasing
-# one user never touches another's rows.
+# one user never touches another's rows. `known_after` is the user's last event when a judgement was stored: a log that
+# is run again uses for each observation what was known when it came, so the outcome does not depend on when it is run.
 _MIGRATIONS: dict[int, str] = {
     1: """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -50,6 +51,7 @@ _MIGRATIONS: dict[int, str] = {
         old_hash TEXT NOT NULL,
         model TEXT NOT NULL,
         probabilities BLOB NOT NULL,
+        known_after INTEGER NOT NULL,
         PRIMARY KEY (user, new_hash, old_hash, model)
     ) WITHOUT ROWID;
     CREATE INDEX judgements_by_old ON judgements (user, old_hash);

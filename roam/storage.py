@@ -61,10 +61,25 @@ class Store:
             yield
             self.rows("COMMIT")
         except BaseException:
-            # SQLite itself has rolled back already after some errors (disk full, input/output).
-            if self.db.in_transaction:
-                self.db.execute("ROLLBACK")
+            self._roll_back()
             raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Several reads of one state, whatever other processes write meanwhile; no lock is taken."""
+        if self.db.in_transaction:
+            yield
+            return
+        self.rows("BEGIN DEFERRED")
+        try:
+            yield
+        finally:
+            self._roll_back()
+
+    def _roll_back(self) -> None:
+        # SQLite itself has rolled back already after some errors (disk full, input/output).
+        if self.db.in_transaction:
+            self.db.execute("ROLLBACK")
 
     # Observations -----------------------------------------------------------------------------------------------
 
@@ -219,23 +234,31 @@ class Store:
 
     # Judgements -------------------------------------------------------------------------------------------------
 
-    def cached_probabilities(self, user: str, new: str, model: str | None = None) -> dict[str, NDArray[np.float32]]:
-        """Return {hash of the old text: probabilities, shape (5,)} for one new text; any model unless one is named."""
+    def cached_probabilities(
+        self, user: str, new: str, model: str | None = None, before: int | None = None
+    ) -> dict[str, NDArray[np.float32]]:
+        """Return {hash of the old text: probabilities, shape (5,)} for one new text.
+
+        Any model counts unless one is named; with `before`, only what was known before that event of the log.
+        """
         sql = "SELECT old_hash, probabilities FROM judgements WHERE user = ? AND new_hash = ?"
         bindings: tuple[object, ...] = (user, text_hash(new))
         if model is not None:
             sql, bindings = f"{sql} AND model = ?", (*bindings, model)
+        if before is not None:
+            sql, bindings = f"{sql} AND known_after < ?", (*bindings, before)
         return {old: np.frombuffer(blob, dtype="<f4") for old, blob in self.rows(sql, bindings)}
 
     def save_probabilities(
         self, user: str, model: str, entries: Iterable[tuple[str, str, NDArray[np.float32]]]
     ) -> None:
         """Keep (hash of the new text, hash of the old text, probabilities); what is already there stays."""
+        known_after = self.version(user)
         for new_hash, old_hash, probabilities in entries:
             self.rows(
-                "INSERT OR IGNORE INTO judgements (user, new_hash, old_hash, model, probabilities) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (user, new_hash, old_hash, model, probabilities.astype("<f4").tobytes()),
+                "INSERT OR IGNORE INTO judgements (user, new_hash, old_hash, model, probabilities, known_after) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (user, new_hash, old_hash, model, probabilities.astype("<f4").tobytes(), known_after),
             )
 
     # Review -----------------------------------------------------------------------------------------------------

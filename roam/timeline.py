@@ -26,13 +26,16 @@ class Timeline:
     _judge: Judge
     _reviser: Reviser
 
-    def _open_store(self) -> AbstractContextManager[Store]:
+    def _reading(self) -> AbstractContextManager[Store]:
+        raise NotImplementedError
+
+    def _writing(self) -> AbstractContextManager[Store]:
         raise NotImplementedError
 
     def history(self, *, user: str) -> list[Event]:
         """Return all events of one user in the order in which they were recorded."""
         owner = clean_user(user)
-        with self._open_store() as store:
+        with self._reading() as store:
             return store.events(owner)
 
     def explain(self, id: str, *, user: str | None = None) -> Explanation:
@@ -41,7 +44,7 @@ class Timeline:
         Raises:
             NotFoundError: an unknown id, or one of another user when `user` is given.
         """
-        with self._open_store() as store:
+        with self._reading() as store:
             observation = store.observation(id, user)
             log = self._reviser.read(observation.user)
             state, later, decision = State(), [], None
@@ -81,7 +84,7 @@ class Timeline:
             raise InputError("time is None: give an ISO 8601 date or date-time")
         if by not in ("observed", "recorded"):
             raise InputError(f"by is {by!r}: use 'observed' or 'recorded'")
-        with self._open_store() as store:
+        with self._reading() as store:
             log = self._reviser.read(owner)
             if by == "recorded":
                 state = fold((event for event in log.events if event.recorded_at <= moment), log.observations)
@@ -98,7 +101,7 @@ class Timeline:
     def reviews(self, *, user: str) -> list[tuple[str, str, str, Relation, float]]:
         """Return the pairs that stayed below a threshold: (decision id, new id, old id, relation, probability)."""
         owner = clean_user(user)
-        with self._open_store() as store:
+        with self._reading() as store:
             return store.reviews(owner)
 
     def retract(self, id: str, *, user: str | None = None) -> Event:
@@ -107,7 +110,7 @@ class Timeline:
         The user's log is decided anew without it on the stored judgements; a pair that was never judged counts as IND.
         The observation stays in the log, and `undo` of the returned event brings it back.
         """
-        with self._open_store() as store:
+        with self._writing() as store:
             return self._reviser.retract(store.observation(id, user))
 
     def undo(self, event_id: str, *, user: str | None = None) -> Event:
@@ -117,7 +120,7 @@ class Timeline:
             NotFoundError: an unknown event, or one of another user when `user` is given.
             InputError: an event that cannot be undone, or is undone already.
         """
-        with self._open_store() as store:
+        with self._writing() as store:
             event = store.find_event(event_id)
             if event is None or not event.user or (user is not None and event.user != user):
                 raise NotFoundError(f"no event {event_id!r}" + ("" if user is None else f" of user {user!r}"))
@@ -129,7 +132,7 @@ class Timeline:
         What depended on it is rebuilt as if it had never been observed. A receipt without content stays in the log.
         Backups and file system snapshots are outside of what this can reach.
         """
-        with self._open_store() as store:
+        with self._writing() as store:
             observation = store.observation(id, user)
             self._judge.forget()
             return self._reviser.erase(observation)
@@ -137,7 +140,7 @@ class Timeline:
     def erase_user(self, user: str) -> Receipt:
         """Remove everything of one user; the receipt says how many observations. Other users' rows are not touched."""
         owner = clean_user(user)
-        with self._open_store():
+        with self._writing():
             self._judge.forget()
             return self._reviser.erase_user(owner)
 
@@ -146,7 +149,7 @@ class Timeline:
 
         With `repair` the state of each user with a problem is rebuilt from the log.
         """
-        with self._open_store() as store:
+        with self._writing() as store:
             problems, repaired, count = verify_file(store), [], 0
             users = store.users()
             for user in users:

@@ -100,9 +100,16 @@ class JoinFuser:
         self.requests.extend(requests)
         joint = [" -> " if request.relation is Relation.CON else " | " for request in requests]
         return [
-            sign.join(dict.fromkeys(item.text for item in request.inputs))
+            sign.join(_distinct([item.text for item in request.inputs]))
             for sign, request in zip(joint, requests, strict=True)
         ]
+
+
+def _distinct(texts: Sequence[str]) -> list[str]:
+    seen: dict[str, str] = {}
+    for text in texts:
+        seen.setdefault(text.rstrip(" ."), text)
+    return list(seen.values())
 
 
 class BrokenFuser:

@@ -51,7 +51,7 @@ def test_R20_table_1_with_two_matches(relation: Relation, primary: str, demoted:
 
 
 def test_R20_unknown_relation_is_refused() -> None:
-    with pytest.raises(InputError, match="unknown relation 'UPDATE'.*IND, EQV, OSN, NSO, CON"):
+    with pytest.raises(InputError, match=r"unknown relation 'UPDATE'.*IND, EQV, OSN, NSO, CON"):
         update_roles(NEW, [(OLD, "UPDATE")])  # type: ignore[list-item]
 
 
@@ -126,7 +126,7 @@ def test_thresholds(row: dict[Relation, float], counts: Relation, raw: Relation)
 
 
 def test_bad_thresholds_are_refused() -> None:
-    with pytest.raises(InputError, match="threshold of CON is 1.2"):
+    with pytest.raises(InputError, match=r"threshold of CON is 1\.2"):
         check_thresholds({"con": 1.2})
     with pytest.raises(LabelError, match="did you mean CON"):
         check_thresholds({"CONN": 0.5})
