@@ -19,7 +19,6 @@ PARTS = (
     "pyproject.toml",
     "README.md",
     "LICENSE",
-    "LICENSE-DATA.md",
     "Makefile",
     "roam",
     "data",
@@ -108,4 +107,4 @@ def test_the_licence_texts_are_whole(root: Path) -> None:
     code = (root / "LICENSE").read_text(encoding="utf-8")
     assert "Apache License" in code
     assert "9. Accepting Warranty or Additional Liability" in code
-    assert "CC BY 4.0" in (root / "LICENSE-DATA.md").read_text(encoding="utf-8")
+    assert "Creative Commons Attribution 4.0" in (root / "data" / "LICENSE").read_text(encoding="utf-8")
