@@ -86,8 +86,10 @@ def rule_values(statement: Statement) -> dict[str, str]:
 
 def is_occupation(phrase: str) -> bool:
     """Whether a noun phrase names a job ("a physics teacher at a high school")."""
-    head = re.split(r",| (?:at|in|for|of|with|on|from|who|and)\b", phrase, maxsplit=1)[0].split()[-1].lower()
-    if head in NOT_OCCUPATIONS:
+    head = re.split(r",| (?:at|in|for|of|with|on|from|who|and)\b", phrase, maxsplit=1)[0].split()[-1]
+    if head.lower() in OCCUPATIONS:
+        return True
+    if not head.islower() or head in NOT_OCCUPATIONS:
         return False
     return head in OCCUPATIONS or head.endswith(("er", "or", "ist", "ian", "eer", "man", "woman"))
 

@@ -52,7 +52,7 @@ def parse_chain(segment: str) -> Chain | None:
     if marked is None or split is None or ARROW in split["head"]:
         return None
     values = tuple(value.strip() for value in split["values"].split(ARROW))
-    if not all(values):
+    if any(not value or value.startswith("->") or value.endswith("->") for value in values):
         return None
     earlier = 0
     if counted := _EARLIER.match(values[0]):

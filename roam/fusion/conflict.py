@@ -19,8 +19,9 @@ from roam.fusion.attributes import (
     without_contrast,
 )
 from roam.fusion.chain import Chain, can_head, collapse, join_chains, refines, same_value
+from roam.fusion.details import covers
 from roam.fusion.extension import value_for
-from roam.fusion.grammar import Statement, front_to_end, is_settled_past, read, tell
+from roam.fusion.grammar import Statement, front_to_end, is_present, is_settled_past, read, tell
 from roam.fusion.heads import ability, attitude, habit, shared_thing
 from roam.fusion.text import content_set
 
@@ -53,25 +54,31 @@ def date_of(time: str | None) -> str | None:
 
 
 def fuse_conflict(items: Sequence[Timed]) -> str:
-    """Return the chain segment that tells the history of `items`, which are in time order."""
-    if any(item.chain for item in items):
-        return _extend(items).render()
-    return _start(items).render()
+    """Return the chain segment that tells the history of `items`, which are in time order.
+
+    A reading that would lose a number or a name of a statement is given up for the statement in full.
+    """
+    tell_history = _extend if any(item.chain for item in items) else _start
+    told = tell_history(items, False).render()
+    if all(item.chain or covers(told, item.segment) for item in items):
+        return told
+    return tell_history(items, True).render()
 
 
 # --- a history without a chain so far ---------------------------------------------------------------------------
 
 
-def _start(items: Sequence[Timed]) -> Chain:
+def _start(items: Sequence[Timed], in_full: bool) -> Chain:
     statements = [read(front_to_end(item.segment)) for item in items]
     owner = statements[-1].owner
     settled = [is_settled_past(statement) for statement in statements]
-    if any(settled) and not all(settled):  # the texts' own dates decide over the order of arrival
+    present = any(is_present(statement) for statement in statements)
+    if any(settled) and present:  # the texts' own dates decide over the order of arrival
         order = sorted(range(len(items)), key=lambda index: not settled[index])
         items = [items[index] for index in order]
         statements = [statements[index] for index in order]
     attribute, values = _values(statements)
-    if not can_head(f"{owner} {attribute}"):
+    if in_full or not can_head(f"{owner} {attribute}"):
         attribute, values = "status", _told(statements)
     kept = collapse([value.text for value in values])
     if len(kept) == 1:  # nothing but refinements: a conflict was judged, so both wordings stay visible
@@ -163,12 +170,16 @@ def _by_some(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | None
         return None
     attribute = names.pop()
     told = _told(statements)
-    if not attribute.endswith("status"):
-        return attribute, told
-    return attribute, [
-        _Value(values.get(attribute, value.text), index)
-        for index, (values, value) in enumerate(zip(found, told, strict=True))
-    ]
+    last = len(statements) - 1
+    texts: list[str] = []
+    for index, (values, statement) in enumerate(zip(found, statements, strict=True)):
+        if attribute in values and (attribute.endswith("status") or (statement.noun and gives_noun(statement))):
+            texts.append(values[attribute])
+        elif statement.noun == attribute:
+            texts.append(absorb_change(tell(replace(statement, noun=""), index == last)))
+        else:
+            texts.append(told[index].text)
+    return attribute, _plain(texts)
 
 
 def _by_rule(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | None:
@@ -208,19 +219,19 @@ def _by_count(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | Non
 # --- a history that has a chain ---------------------------------------------------------------------------------
 
 
-def _extend(items: Sequence[Timed]) -> Chain:
+def _extend(items: Sequence[Timed], in_full: bool) -> Chain:
     chain: Chain | None = None
     waiting: list[str] = []
     for item in items:
         if item.chain is not None:
             joined = join_chains(chain, item.chain) if chain else item.chain
-            chain, waiting = _late(joined, waiting), []
+            chain, waiting = _late(joined, waiting, in_full), []
         elif chain is None:
             waiting.append(item.segment)
         elif (item.date and chain.date and item.date < chain.date) or is_settled_past(_statement(item.segment)):
-            chain = _late(chain, [item.segment])
+            chain = _late(chain, [item.segment], in_full)
         else:
-            chain = _append(chain, item)
+            chain = _append(chain, item, in_full)
     if chain is None:
         raise AssertionError("called with at least one chain")
     return chain
@@ -230,11 +241,11 @@ def _statement(segment: str) -> Statement:
     return read(front_to_end(segment))
 
 
-def _late(chain: Chain, segments: Sequence[str]) -> Chain:
+def _late(chain: Chain, segments: Sequence[str], in_full: bool) -> Chain:
     """Late arrivals go directly before the current value, which stays current."""
     values = list(chain.values)
     for segment in segments:
-        for value in value_for(chain, _statement(segment), current=False):
+        for value in value_for(chain, _statement(segment), current=False, in_full=in_full):
             near = values[-2:]
             if any(same_value(value, known) or refines(known, value) for known in near):
                 continue
@@ -242,10 +253,10 @@ def _late(chain: Chain, segments: Sequence[str]) -> Chain:
     return Chain(chain.head, tuple(values), chain.date, chain.earlier)
 
 
-def _append(chain: Chain, item: Timed) -> Chain:
+def _append(chain: Chain, item: Timed, in_full: bool) -> Chain:
     values = list(chain.values)
     date = chain.date
-    for value in value_for(chain, _statement(item.segment), current=True):
+    for value in value_for(chain, _statement(item.segment), current=True, in_full=in_full):
         if same_value(values[-1], value) or refines(values[-1], value):
             continue
         if refines(value, values[-1]):

@@ -161,3 +161,8 @@ def with_count(text: str, count: int) -> str:
     end = _CLAUSE_END.search(text)
     at = end.start() if end else len(text)
     return text[:at] + " " + in_words(count) + text[at:]
+
+
+def without_count(text: str) -> str:
+    """`text` without the count that it states."""
+    return _COUNT.sub("", text)

@@ -13,11 +13,12 @@ from roam.fusion.chain import parse_chain
 from roam.fusion.conflict import Timed, date_of, fuse_conflict
 from roam.fusion.equivalence import fuse_equivalent, fuse_specific, fuse_with_chain
 from roam.fusion.grammar import third_person
-from roam.fusion.text import close, normalised, overlap, split_segments, tidy
+from roam.fusion.text import close, content_set, normalised, overlap, split_segments, tidy
 from roam.records import FusionRequest
 from roam.relations import Relation
 
 _MOST_COMBINATIONS: Final = 2000
+_LATER_SEGMENT: Final = 0.15  # the fused fact stands first in every view, so a later segment must share clearly more
 MAX_CHARACTERS: Final = 1500
 """A view of more than one segment is kept under this length: the oldest side statements are only counted then."""
 
@@ -63,6 +64,8 @@ def _fuse_one(request: FusionRequest) -> str:
     parts = [
         _Parts(segments, main, date_of(item.time)) for segments, main, item in zip(pieces, mains, texts, strict=True)
     ]
+    if len(parts) == 1:  # nothing to fuse: what is left of a view after a retraction
+        return _render([parts[0].segments[parts[0].main]], parts)
     fused = _fused_segments(relation, parts, survivor)
     return _render(fused, parts)
 
@@ -83,13 +86,12 @@ def _mains(pieces: Sequence[tuple[str, ...]]) -> tuple[int, ...]:
         size *= len(segments)
     if size > _MOST_COMBINATIONS:
         return (0,) * len(pieces)
-    best, best_score = (0,) * len(pieces), -1.0
+    matter = [[content_set(_subject_matter(segment)) for segment in segments] for segments in pieces]
+    best, best_score = (0,) * len(pieces), -float("inf")
     for choice in product(*(range(len(segments)) for segments in pieces)):
-        chosen = [segments[index] for segments, index in zip(pieces, choice, strict=True)]
-        score = sum(
-            overlap(_subject_matter(a), _subject_matter(b)) for i, a in enumerate(chosen) for b in chosen[i + 1 :]
-        )
-        score -= 0.15 * sum(choice)
+        chosen = [segments[index] for segments, index in zip(matter, choice, strict=True)]
+        score = sum(overlap(a, b) for i, a in enumerate(chosen) for b in chosen[i + 1 :])
+        score -= _LATER_SEGMENT * sum(choice)
         if score > best_score:
             best, best_score = choice, score
     return best

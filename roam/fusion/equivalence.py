@@ -8,7 +8,7 @@ from typing import Final
 
 from roam.fusion.attributes import possessive, rule_values
 from roam.fusion.conflict import Timed
-from roam.fusion.counts import count_events, stated_count, with_count
+from roam.fusion.counts import count_events, stated_count, with_count, without_count
 from roam.fusion.details import Piece, covers, details, fold, insert, missing, only_loose
 from roam.fusion.grammar import Statement, read, with_subject
 from roam.fusion.text import content_set, names, normalised, numbers, strip_period
@@ -68,7 +68,8 @@ def _own_count(general: str, specific: str) -> bool:
 def fuse_equivalent(items: Sequence[Timed]) -> list[str]:
     """EQV without a chain: the count of a repeated event, else one statement, else both values where they differ."""
     statements = [read(item.segment) for item in items]
-    if differing := _different_values(statements):
+    differing = _different_values(statements)
+    if differing and all(covers(differing, statement.text) for statement in statements):
         return [differing]
     counted = count_events(statements, [item.date for item in items])
     base, rest = _base([item.segment for item in items])
@@ -78,7 +79,7 @@ def fuse_equivalent(items: Sequence[Timed]) -> list[str]:
     if counted:
         merged = strip_period(with_count(merged, counted.number))
     # What cannot be folded and holds a number or a name of its own is kept beside, never dropped.
-    kept = [text for text in rest if not covers(merged, text) and not (counted and stated_count(text))]
+    kept = [text for text in rest if not covers(merged, without_count(text) if counted else text)]
     return [merged, *kept]
 
 

@@ -33,12 +33,15 @@ def attribute_of(head: str) -> str:
     return match["attribute"] if match else head
 
 
-def value_for(chain: Chain, statement: Statement, current: bool) -> list[str]:
+def value_for(chain: Chain, statement: Statement, *, current: bool, in_full: bool = False) -> list[str]:
     """The values that a statement adds, oldest first; its whole predicate when the attribute's rules do not fit.
 
-    `current` tells whether the value becomes the current one; predicates of older ones go into the past tense.
+    With `in_full` the whole predicate in any case. `current` tells whether the value becomes the current one;
+    predicates of older ones go into the past tense.
     """
     attribute = attribute_of(chain.head)
+    if in_full:
+        return [tell(statement, current)]
     if statement.noun and attribute.startswith(f"{statement.noun}'s "):
         attribute = attribute.removeprefix(f"{statement.noun}'s ")
         statement = replace(statement, noun="")

@@ -11,6 +11,7 @@ from roam.fusion.lexicon import (
     COORDINATED,
     MODALS,
     NOT_VERBS,
+    OWNED_VERBS,
     PAST,
     PAST_BASE,
     SAME_IN_PAST,
@@ -20,7 +21,7 @@ from roam.fusion.lexicon import (
 
 _SUBJECT = re.compile(r"^(?P<subject>(?:[Tt]he )?[Uu]ser|I)\b(?!')\s+(?P<rest>.+)$")
 _FIRST_CONTRACTION = re.compile(r"^I['’](?P<verb>m|ve|d|ll)\s+(?P<rest>.+)$")
-_OWNED = re.compile(r"^(?P<owner>(?:[Tt]he )?[Uu]ser['’]s|[Mm]y)\s+(?P<rest>.+)$")
+_OWNED = re.compile(r"^(?P<owner>(?:[Tt]he )?[Uu]ser['’]s|[Mm]y|His|Her|Their)\s+(?P<rest>.+)$")
 _NAME_OWNED = re.compile(r"^(?P<owner>[A-Z][\w-]+['’]s?)\s+(?P<rest>[a-z0-9].*)$")
 _NAME = re.compile(r"^(?P<subject>[A-Z][\w-]*[a-z](?: (?:[A-Z][\w-]*|(?:de|van|von|al|bin)))*)\s+(?P<rest>[a-z].*)$")
 
@@ -102,30 +103,38 @@ def read(text: str) -> Statement:
     """Split a statement (any person, no closing period) into subject and predicate."""
     text = third_person(text)
     if match := _OWNED.match(text):
-        owner = _capital(match["owner"])
+        owner = "The user's" if match["owner"] in ("His", "Her", "Their") else _capital(match["owner"])
         noun, predicate = _split_owned(match["rest"])
         return Statement(text, f"{match['owner']} {noun}".strip(), owner, noun, predicate)
     if match := _SUBJECT.match(text):
         return Statement(text, match["subject"], f"{_capital(match['subject'])}'s", "", match["rest"])
-    if match := _NAME_OWNED.match(text):
+    mentioned = _MENTIONED.search(text)  # somebody else's name, or a clause around the user
+    if not mentioned and (match := _NAME_OWNED.match(text)):
         noun, predicate = _split_owned(match["rest"])
         if predicate:
             return Statement(text, f"{match['owner']} {noun}", match["owner"], noun, predicate)
-    if (match := _NAME.match(text)) and is_verb(match["rest"]) and not is_verb(text.lower()):
+    if not mentioned and (match := _NAME.match(text)) and is_verb(match["rest"]) and not is_verb(text.lower()):
         name = match["subject"]
         return Statement(text, name, name + "'s", "", match["rest"])
-    return Statement(text, "", "The user's", "", text)
+    owner = "User's" if mentioned and mentioned[0] == "User" else "The user's"
+    return Statement(text, "", owner, "", "" if mentioned else text)
 
 
-_OWNED_VERB = re.compile(
-    r"^(?P<noun>.+?) (?P<verb>(?:is|are|was|were|has|have|had|can|can't|cannot|isn't|aren't|wasn't|hasn't|doesn't|does|"
-    r"goes|went|eats|runs|lives|works|weighs|costs|likes|loves|started|speaks|starts|plays|now|stands|takes|got)\b.*)$"
-)
+_MENTIONED = re.compile(r"\b(?:[Tt]he user|User)\b")
 
 
 def _split_owned(rest: str) -> tuple[str, str]:
-    match = _OWNED_VERB.match(rest)
-    return (match["noun"], match["verb"]) if match else (rest, "")
+    """("dog", "eats Purina") of "dog eats Purina": the possessed thing ends where the first verb starts."""
+    tokens = rest.split(" ")
+    for known in (True, False):  # "painted" may be an adjective: known verb forms first
+        for index, token in enumerate(tokens[1:], 1):
+            word = token.rstrip(",")
+            sure = (
+                word in PAST or word in UNCHANGING or word in OWNED_VERBS or (word == "now" and index < len(tokens) - 1)
+            )
+            if sure if known else word.endswith("ed"):
+                return " ".join(tokens[:index]), " ".join(tokens[index:])
+    return rest, ""
 
 
 def is_verb(text: str) -> bool:
@@ -190,7 +199,7 @@ def _past_form(lower: str, token: str) -> str:
 
 _FRONT = re.compile(
     r"^(?P<front>(?:In|From|Until|At|On|During|Since|For"
-    r"|As for)\b[^,]*?),? (?P<subject>the user(?:'s)?|User(?:'s)?)\s(?P<rest>.+)$"
+    r"|As for)\b[^,]+?),? (?P<subject>the user(?:'s)?|User(?:'s)?)\s(?P<rest>.+)$"
 )
 
 
@@ -203,7 +212,9 @@ def front_to_end(text: str) -> str:
 
 
 _STATE_IN_PAST = re.compile(
-    r"^(?:was|were|lived|worked|had|studied|owned|drove|taught|attended|used to|played|stayed|rented|served|went to)\b"
+    r"^(?:(?:was|were) (?:working|living|studying|based|an?|at|in|on)|had an?|lived|worked|studied"
+    r"|owned|drove|taught|attended"
+    r"|used to|played|stayed|rented|served|went to)\b"
 )
 _TEXT_DATE = re.compile(
     r"\b(?:in|until|till|from|before|between|during|up to|back in|through)\b.*\b(?:(?:19|20)\d\d|grade"
@@ -216,6 +227,14 @@ def is_settled_past(statement: Statement) -> bool:
     """Whether a statement tells a state that was over by its own words ("lived in Exeter in 2019")."""
     predicate = lower_first(statement.predicate)
     return bool(_STATE_IN_PAST.match(predicate) and _TEXT_DATE.search(predicate))
+
+
+def is_present(statement: Statement) -> bool:
+    """Whether the main verb is in the present (or perfect): what the statement tells still holds."""
+    for word in statement.predicate.lower().split(" "):
+        if word not in ADVERBS:
+            return word in PAST or word in ("am", "are") or bool(re.fullmatch(r"[a-z]{3,}(?<!s)s", word))
+    return False
 
 
 def tell(statement: Statement, current: bool = True) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from roam.fusion.attributes import absorb_change
 from roam.fusion.grammar import Statement, lower_first, past
-from roam.fusion.lexicon import COMPARED, FEMALE, FUNCTION_WORDS, MALE, PHRASE_ENDS, PLAIN_VERBS
+from roam.fusion.lexicon import COMPARED, DEGREES, FEMALE, FUNCTION_WORDS, MALE, PHRASE_ENDS, PLAIN_VERBS, PRONOUNS
 from roam.fusion.text import content_set
 
 _ATTITUDE: Final = re.compile(
@@ -68,9 +68,25 @@ def attitude(statements: Sequence[Statement]) -> tuple[str, list[str]] | None:
     if not all(matches):
         return None
     topic = common_prefix([match["x"] for match in matches if match])
-    if not content_set(topic):
+    if not content_set(topic) or not all(_ends_there(match, topic) for match in matches if match):
         return None
     return f"view on {topic}", in_past([replace_topic(predicate, topic) for predicate in predicates])
+
+
+_JUDGED: Final = re.compile(r"\b(?:find|finds|found|consider|considers|considered)$")
+_STATED: Final = re.compile(r"\b(?:think|thinks|thought|believe|believes|believed)(?: that)?$")
+
+
+def _ends_there(match: re.Match[str], topic: str) -> bool:
+    """Whether the topic is all that the verb takes: "loves Rome", "finds Rome dull", but not "likes Rome buses"."""
+    verb = match.string[: match.start("x")].strip()
+    follows = match["x"][len(topic) :].lstrip()
+    first = follows.split(" ", 1)[0]
+    if _JUDGED.search(verb):
+        return bool(follows)
+    if _STATED.search(verb):
+        return first in ("is", "are", "was", "were")
+    return not follows or follows.startswith(",") or first in PHRASE_ENDS or first in DEGREES
 
 
 def replace_topic(predicate: str, topic: str, pronouns: bool = True) -> str:
@@ -103,7 +119,13 @@ def habit(statements: Sequence[Statement]) -> tuple[str, list[str]] | None:
     if len({_root(verb) for verb in verbs}) != 1 or not any(_FREQUENT.search(predicate) for predicate in predicates):
         return None
     name = gerund(verbs[0])
+    particles = {match[1] for predicate in predicates if (match := _PARTICLE.search(predicate))}
+    if len(particles) == 1 and all(_PARTICLE.search(predicate) for predicate in predicates):
+        name = name and f"{name} {particles.pop()}"
     return (f"{name} habit", in_past(predicates)) if name else None
+
+
+_PARTICLE: Final = re.compile(r"^(?:[a-z]+ )?[a-z]+ (out|up|off|in)\b")
 
 
 def _verb(predicate: str) -> str:
@@ -136,32 +158,42 @@ def gerund(verb: str) -> str:
     return base + (base[-1] if double else "") + "ing"
 
 
+_OBJECT: Final = re.compile(
+    r"^(?:(?:has|have|no longer|never|still|only|always|also|just|recently|finally) )*[a-z']+(?: (?:up"
+    r"|off|away|out|back|on))? "
+    r"(?P<a>the|an?|no|his|her|their|any) (?P<np>[^,;:()]+)"
+)
+
+
 def shared_thing(statements: Sequence[Statement]) -> tuple[str, list[str]] | None:
-    """(thing, predicates) when all statements are about one thing with an article ("the gym membership"), else None."""
+    """(thing, predicates) when one thing is the object of all statements ("has a boat", "sold the boat"), else None."""
     if any(statement.noun for statement in statements):
         return None
     predicates = [absorb_change(lower_first(statement.predicate)) for statement in statements]
-    shared = _things(predicates[0])
-    for predicate in predicates[1:]:
-        shared &= _things(predicate)
+    things = [_objects(predicate) for predicate in predicates]
+    shared = set.intersection(*things)
     if not shared:
         return None
     thing = max(sorted(shared), key=len)
     return thing, in_past([_refer(predicate, thing) for predicate in predicates])
 
 
-def _things(predicate: str) -> set[str]:
-    """Noun phrases behind an article or possessive, and their ends ("upright piano", "piano")."""
-    found: set[str] = set()
-    for match in re.finditer(r"\b(?:the|a|an|no|his|her|their|any) (?=([^,;:()]+))", predicate):
-        tokens: list[str] = []
-        for token in match[1].split():
-            if token in PHRASE_ENDS:
-                break
-            tokens.append(token)
-        if 0 < len(tokens) <= 4 and not COMPARED & set(tokens):
-            found.update(" ".join(tokens[start:]) for start in range(len(tokens)))
-    return {thing for thing in found if content_set(thing) and not thing[0].isdigit()}
+def _objects(predicate: str) -> set[str]:
+    """The noun phrase behind the main verb and its ends: "upright piano", "piano"; empty for other structures."""
+    match = _OBJECT.match(predicate)
+    if match is None:
+        return set()
+    tokens: list[str] = []
+    end = ""
+    for token in match["np"].split():
+        if token in PHRASE_ENDS or token in PRONOUNS:
+            end = token
+            break
+        tokens.append(token)
+    if not 0 < len(tokens) <= 4 or COMPARED & set(tokens) or end in PRONOUNS or end in ("of", "is", "are", "was"):
+        return set()
+    ends = (" ".join(tokens[start:]) for start in range(len(tokens)))
+    return {thing for thing in ends if content_set(thing) and not thing[0].isdigit()}
 
 
 def _refer(predicate: str, thing: str) -> str:

@@ -56,6 +56,8 @@ PAST: Final = {
     "means": "meant", "leads": "led", "lies": "lay", "begins": "began", "chooses": "chose", "draws": "drew",
     "falls": "fell", "forgets": "forgot", "hears": "heard", "hides": "hid", "shuts": "shut", "skis": "skied",
     "throws": "threw", "understands": "understood", "rents": "rented", "sets": "set", "quits": "quit", "bites": "bit",
+    "prefers": "preferred",
+    "refers": "referred",
     "becomes": "became", "comes": "came", "dreads": "dreaded", "shoots": "shot", "steals": "stole",
     "sticks": "stuck", "sweeps": "swept", "swears": "swore", "weaves": "wove", "knits": "knitted",
 }  # fmt: skip
@@ -95,7 +97,8 @@ NOT_OCCUPATIONS: Final = word_set(
     """smoker drinker vegetarian beginner runner swimmer member lover user sister brother mother father daughter
     neighbour neighbor believer eater hater sleeper riser starter newcomer fan person winner loser owner number
     commuter reader supporter voter donor bird owl twin pessimist optimist perfectionist pacifist humanitarian
-    librarian's cyclist"""
+    atheist realist idealist minimalist feminist tourist
+    buddhist baptist methodist christian introvert extrovert regular stranger newcomer teetotaller partner's cyclist"""
 ) - {"owner"}
 ANIMALS: Final = word_set(
     """dog cat puppy kitten horse rabbit hamster parrot budgie bird fish goldfish tortoise turtle snake lizard gecko
@@ -148,8 +151,21 @@ FEMALE: Final = word_set(
     """mother sister daughter wife aunt girlfriend grandmother mother-in-law sister-in-law niece"""
 )
 MALE: Final = word_set("""father brother son husband uncle boyfriend grandfather father-in-law brother-in-law nephew""")
-PLAIN_VERBS: Final = word_set("""has is was does goes gets takes makes had did can could will""")
+PLAIN_VERBS: Final = word_set(
+    """has is was does goes gets takes makes had did can could will wants likes needs believes thinks plans
+    prefers hopes sees knows works lives loves hates means says owns"""
+)
 COMPARED: Final = word_set("""best worst most least same first last only whole""")
 PHRASE_ENDS: Final = FUNCTION_WORDS | word_set(
     """every each last next this that who which when while before until again ago"""
+)
+PRONOUNS: Final = word_set("""i he she they it we you""")
+DEGREES: Final = word_set(
+    """more less most least best very so too even much really again deeply strongly well badly now only mainly mostly
+    especially always because having"""
+)
+OWNED_VERBS: Final = word_set(
+    """likes loves hates wants needs plays works lives studies attends starts started died retired moved weighs hopes
+    lost won bought sold called broke came became stands smokes plans works opens closes arrives lasts doesn't
+    don't wants expires"""
 )

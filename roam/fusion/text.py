@@ -140,10 +140,9 @@ def negated(text: str) -> bool:
     return hits % 2 == 1
 
 
-def overlap(left: str, right: str) -> float:
+def overlap(left: frozenset[str], right: frozenset[str]) -> float:
     """Shared content words over those of the shorter text, 0 to 1."""
-    a, b = content_set(left), content_set(right)
-    return len(a & b) / min(len(a), len(b)) if a and b else 0.0
+    return len(left & right) / min(len(left), len(right)) if left and right else 0.0
 
 
 def normalised(text: str) -> str:
