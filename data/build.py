@@ -1,8 +1,8 @@
 """Derive labelled pairs from the fact families: `python -m data.build`.
 
-Writes `train.jsonl`, `dev.jsonl` and `build.json` (seed, counts, input hashes) to `data/derived/`. What a family's slots
-imply is stated in data/LABELS.md; the split is by family, texts that a test file holds are left out of training, and
-facts of families whose topics can't meet (data/topics.py) are independent: some at random, most of them the nearest
+Writes `train.jsonl`, `dev.jsonl` and `build.json` (seed, counts, input hashes) to `data/derived/`. What a family's
+slots imply is stated in data/LABELS.md; the split is by family, texts that a test file holds are left out of training,
+and facts of families whose topics can't meet (data/topics.py) are independent: some at random, most of them the nearest
 neighbours by embedding, because those are what retrieval hands to the classifier in a store.
 """
 
@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from data.families import Family, read_families
 from data.pairs import LabelledPair, file_sha256, normalise_text, read_pairs, write_pairs
@@ -40,10 +41,10 @@ class Mix:
 
     eqv: int = 5
     subsumed: int = 5  # unordered pairs: each gives one OSN and one NSO
-    con: int = 6
-    near: int = 6
-    neighbour: int = 7  # independents of an unrelated family, nearest by embedding
-    stranger: int = 3  # independents of an unrelated family, at random
+    con: int = 5
+    near: int = 5
+    neighbour: int = 4  # independents of an unrelated family, nearest by embedding
+    stranger: int = 1  # independents of an unrelated family, at random
 
 
 DEV_MIX = Mix(eqv=3, subsumed=3, con=3, near=2, neighbour=1, stranger=0)
@@ -133,11 +134,12 @@ def cross_pairs(
     return out
 
 
-def _unrelated_matrix(families: Sequence[Family]) -> np.ndarray:
+def _unrelated_matrix(families: Sequence[Family]) -> NDArray[np.bool_]:
     domains = sorted({family.domain for family in families})
     table = np.array([[unrelated(a, b) for b in domains] for a in domains], dtype=bool)
     columns = np.array([domains.index(family.domain) for family in families])
-    return table[np.ix_(columns, columns)]
+    allowed: NDArray[np.bool_] = table[np.ix_(columns, columns)]
+    return allowed
 
 
 def split_families(families: Sequence[Family], dev_share: float, seed: int) -> tuple[list[Family], list[Family]]:
@@ -146,7 +148,8 @@ def split_families(families: Sequence[Family], dev_share: float, seed: int) -> t
     Families that share a text stay together: the later one follows the earlier.
     """
     side: dict[str, bool] = {}
-    train, dev = [], []
+    train: list[Family] = []
+    dev: list[Family] = []
     for family in families:
         keys = [normalise_text(text) for text in family.texts()]
         digest = hashlib.sha256(f"{seed}:{family.family}".encode()).digest()
@@ -185,7 +188,7 @@ def leave_out(pairs: Iterable[LabelledPair], held: frozenset[str]) -> list[Label
     return [p for p in pairs if normalise_text(p.old) not in held and normalise_text(p.new) not in held]
 
 
-def test_texts(paths: Sequence[Path]) -> frozenset[str]:
+def texts_under_test(paths: Sequence[Path]) -> frozenset[str]:
     """Normalised texts of pair files and fusion files."""
     texts: set[str] = set()
     for path in paths:
@@ -214,7 +217,7 @@ def build(
     train_families, dev_families = split_families(families, dev_share, seed)
     if not train_families or not dev_families:
         raise DataError(f"{families_path}: a split is empty with dev_share={dev_share}; use more families")
-    held = test_texts(test_paths)
+    held = texts_under_test(test_paths)
     dev = build_split(dev_families, DEV_MIX, embedder, random.Random(seed + 1), "D")
     train = build_split(train_families, mix, embedder, random.Random(seed), "T")
     held_dev = held | {normalise_text(text) for family in dev_families for text in family.texts()}

@@ -7,6 +7,8 @@ both are known and share nothing.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 TOPIC_WORDS: dict[str, tuple[str, ...]] = {
     "food": ("food", "drink", "diet", "cook", "eating", "meal", "coffee", "caffeine", "hydration", "sweets", "allerg"),
     "health": ("health", "diet", "medic", "fitness", "body", "therapy", "allerg", "smok", "dental", "skin", "pregnan",
@@ -14,8 +16,8 @@ TOPIC_WORDS: dict[str, tuple[str, ...]] = {
     "sport": ("sport", "fitness", "exercise", "races", "swim", "football", "mountaineer", "sailing", "dance"),
     "work": ("work", "employ", "career", "occupation", "business", "pay", "colleague", "retire", "deadline", "job"),
     "learning": ("educat", "school", "learn", "language", "skill", "lesson", "exam", "mentor", "reading"),
-    "people": ("famil", "relati", "parent", "child", "friend", "marriage", "neighbor", "roommate", "social", "colleague",
-               "community", "household", "club"),
+    "people": ("famil", "relati", "parent", "child", "friend", "marriage", "neighbor", "roommate", "social",
+               "colleague", "community", "household", "club"),
     "home": ("home", "hous", "residence", "living", "location", "place", "property", "relocat", "move", "garden",
              "household", "roommate", "origin", "chores", "inherit"),
     "money": ("financ", "money", "saving", "pay", "account", "insur", "purchase", "shopping", "lending", "inherit",
@@ -26,7 +28,8 @@ TOPIC_WORDS: dict[str, tuple[str, ...]] = {
              "account", "assistant"),
     "media": ("music", "film", "movie", "book", "literature", "reading", "television", "media", "concert", "art",
               "culture", "screen", "game"),
-    "hobby": ("hobb", "game", "collect", "garden", "craft", "leisure", "interest", "dance", "fan", "reading", "outdoor"),
+    "hobby": ("hobb", "game", "collect", "garden", "craft", "leisure", "interest", "dance", "fan", "reading",
+              "outdoor"),
     "travel": ("travel", "commut", "transport", "driving", "car", "relocat", "booking", "sailing", "weather"),
     "pets": ("pet",),
     "nature": ("nature", "environment", "garden", "outdoor", "weather", "season"),
@@ -39,6 +42,7 @@ OPEN_WORDS = ("prefer", "habit", "routine", "event", "plan", "attribute", "favor
               "values", "assistant", "goal", "history", "arrangement")  # fmt: skip
 
 
+@lru_cache(maxsize=4096)
 def topics(domain: str) -> frozenset[str]:
     """Topics that a domain name touches; empty when it can hold anything."""
     if any(word in domain for word in OPEN_WORDS):

@@ -12,7 +12,7 @@ from typing import Any
 import roam
 from roam.errors import InputError
 
-LIBRARIES = ("numpy", "scikit-learn", "torch", "transformers", "peft")
+LIBRARIES = ("numpy", "scikit-learn", "torch", "transformers", "peft", "datasets", "accelerate", "tokenizers")
 
 
 def versions() -> dict[str, str]:

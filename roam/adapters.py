@@ -1,8 +1,8 @@
 """The adapter folder: LoRA weights, tokenizer and `roam.json`, which says all that loading must verify.
 
 PEFT's own files name neither the labels nor the weights they were trained on: a permuted label map, or another base of
-the same shape, would load without a word. `roam.json` holds the labels in order, the base's content hash and a few probe
-pairs with the probabilities they must get; a folder that does not keep its word is refused.
+the same shape, would load without a word. `roam.json` holds the labels in order, the base's content hash and a few
+probe pairs with the probabilities they must get; a folder that does not keep its word is refused.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ PROBE_TOLERANCE = 0.02  # calibrated probability; covers fp32 on other machines,
 
 @dataclass(frozen=True)
 class Probe:
-    """A pair and the probabilities (in `labels` order) the adapter gave it when it was saved."""
+    """A pair and the probabilities the adapter gave it when it was saved, by relation name.
+
+    By name, because in the order of the card's labels a permuted list would agree with itself.
+    """
 
     old: str
     new: str
-    probabilities: tuple[float, ...]
+    probabilities: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ class AdapterCard:
     def digest(self) -> str:
         """Identifies what the adapter answers: weights, base, labels, temperature and thresholds."""
         parts = {
-            "base": self.base_hash, "weights": self.weights_hash, "labels": list(self.labels), "template": self.template,
-            "temperature": self.temperature, "thresholds": dict(sorted(self.thresholds.items())),
+            "base": self.base_hash, "weights": self.weights_hash, "labels": list(self.labels),
+            "template": self.template, "temperature": self.temperature, "thresholds": dict(sorted(self.thresholds.items())),
             "max_length": self.max_length,
         }  # fmt: skip
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
@@ -76,6 +79,7 @@ def weights_hash(folder: Path) -> str:
 
 
 def write_card(folder: Path, card: AdapterCard) -> None:
+    """Write `roam.json`."""
     (folder / CARD).write_text(json.dumps(asdict(card), indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -98,7 +102,7 @@ def read_card(folder: Path) -> AdapterCard:
     if missing:
         raise AdapterError(f"{path} lacks {sorted(missing)}; retrain or restore the file")
     raw["labels"] = tuple(raw["labels"])
-    raw["probes"] = tuple(Probe(p["old"], p["new"], tuple(p["probabilities"])) for p in raw.get("probes", ()))
+    raw["probes"] = tuple(Probe(p["old"], p["new"], p["probabilities"]) for p in raw.get("probes", ()))
     card = AdapterCard(**raw)
     if card.kind == "relation":
         check_labels(card.labels, where=str(path))

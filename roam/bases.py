@@ -116,7 +116,10 @@ def resolve_base(name: str | Path, *, expected_hash: str | None = None, download
 
 def _missing(name: str, spec: BaseSpec | None) -> str:
     if spec is None:
-        return f"base {name!r} is neither a folder, nor a known base, nor in the local hub cache; give a folder or go online"
+        return (
+            f"base {name!r} is neither a folder, nor a known base, nor in the local hub cache; "
+            "give a folder or go online"
+        )
     packages = " ".join(spec.packages)
     return (
         f"base {name!r} is not on this machine: run `roam pull {spec.name}` while online, "

@@ -42,8 +42,15 @@ class Fuser(Protocol):
 class Embedder(Protocol):
     """Sentence encoder for retrieval; also owns the tokens in which budgets are counted."""
 
-    digest: str
-    dimension: int
+    @property
+    def digest(self) -> str:
+        """Identifies the encoder; a store refuses another one until it is reindexed."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return L2-normalised vectors, shape (len(texts), dimension)."""

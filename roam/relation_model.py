@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from roam.adapters import PROBE_TOLERANCE, AdapterCard, read_card
 from roam.bases import resolve_base
-from roam.errors import AdapterError, BaseModelError
+from roam.errors import AdapterError
 from roam.records import Pair
 from roam.relations import RELATIONS, Relation
 
@@ -30,7 +30,9 @@ class TorchRelationModel:
         self._columns = [card.labels.index(relation.value) for relation in RELATIONS]
 
     @classmethod
-    def load(cls, folder: str | Path, *, base: str | Path | None = None, device: str | None = None) -> TorchRelationModel:
+    def load(
+        cls, folder: str | Path, *, base: str | Path | None = None, device: str | None = None
+    ) -> TorchRelationModel:
         """Load an adapter folder and verify it: labels, base content hash, adapter weights and probe answers.
 
         `base` overrides where the base weights are looked for (a folder, say); their hash must still be the right one.
@@ -60,7 +62,7 @@ class TorchRelationModel:
         probes = self.card.probes
         if not probes:
             raise AdapterError(f"{where}: roam.json holds no probes, so the adapter can't be verified; retrain it")
-        expected = np.array([probe.probabilities for probe in probes], dtype=np.float32)[:, self._columns]
+        expected = np.array([[probe.probabilities[name] for name in RELATIONS] for probe in probes], dtype=np.float32)
         found = self.predict_proba([Pair(probe.old, probe.new) for probe in probes])
         gap = float(np.abs(found - expected).max())
         if not gap <= PROBE_TOLERANCE:
@@ -134,6 +136,3 @@ class quiet_loading:  # noqa: N801 - reads as a statement: `with quiet_loading()
         hf_logging.set_verbosity(self._level)
         if self._bar:
             hf_logging.enable_progress_bar()
-
-
-__all__ = ["BaseModelError", "TorchRelationModel", "length_batches", "quiet_loading", "softmax"]

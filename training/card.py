@@ -42,8 +42,8 @@ def write_model_card(folder: Path, card: AdapterCard) -> None:
         "---", f"base_model: {card.base}", "library_name: peft", "license: apache-2.0", "tags: [roam, lora]", "---", "",
         "# ROAM relation adapter", "",
         "Classifies the relation of a NEW fact about a user to an OLD one: independent (IND), equivalent (EQV), old "
-        "subsumed by new (OSN), new subsumed by old (NSO), conflict (CON). LoRA weights and head; the base comes from its "
-        "own source and is checked by content hash.", "",
+        "subsumed by new (OSN), new subsumed by old (NSO), conflict (CON). LoRA weights and head; the base comes from "
+        "its own source and is checked by content hash.", "",
         f"- Base: `{card.base}` (content hash {card.base_hash[:16]})",
         f"- Trained on: {names}; seed {card.metrics.get('seed')}",
         f"- Temperature: {card.temperature:.3f}; longest input {card.max_length} tokens",
@@ -66,19 +66,17 @@ def _section(name: str, measured: Mapping[str, Any]) -> list[str]:
         for relation, score in measured["per_class"].items()
     ]
     labels = [relation.value for relation in RELATIONS]
-    confusion = [
-        [gold, *map(str, counts)] for gold, counts in zip(labels, measured["confusion"], strict=True)
-    ]
+    confusion = [[gold, *map(str, counts)] for gold, counts in zip(labels, measured["confusion"], strict=True)]
     stored = measured["at_thresholds"]
     extra = f", swap consistency {percent(measured['swap_consistency'])}" if "swap_consistency" in measured else ""
     return [
         f"## Measured on {name}", "",
-        f"{measured['pairs']} pairs: macro-F1 {percent(measured['macro_f1'])}, accuracy {percent(measured['accuracy'])}, "
-        f"ECE {percent(measured['ece'])}{extra}.", "",
+        f"{measured['pairs']} pairs: macro-F1 {percent(measured['macro_f1'])}, accuracy {percent(measured['accuracy'])}"
+        f", ECE {percent(measured['ece'])}{extra}.", "",
         *table(["relation", "precision", "recall", "F1", "pairs"], rows), "",
-        f"**Merge error rate** (independent pairs merged or superseded): {percent(measured['merge_error_rate'])} by the "
-        f"most probable relation, {percent(stored['merge_error_rate'])} at the thresholds the store uses (macro-F1 there "
-        f"{percent(stored['macro_f1'])}).", "",
+        f"**Merge error rate** (independent pairs merged or superseded): {percent(measured['merge_error_rate'])} by "
+        f"the most probable relation, {percent(stored['merge_error_rate'])} at the thresholds the store uses (macro-F1 "
+        f"there {percent(stored['macro_f1'])}).", "",
         "Confusion (rows gold, columns predicted):", "",
         *table(["", *labels], confusion), "",
     ]  # fmt: skip

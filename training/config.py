@@ -50,6 +50,7 @@ class RelationConfig:
     evals_per_epoch: int = 1
     eval_pairs: int | None = None  # a seeded subset of dev for the evaluations between; the last one is on all of it
     log_every: int = 25  # steps
+    collapse_after: int = 100  # steps from which an evaluation that finds one predicted class stops the run
     initial_adapter: str | None = None  # go on from this adapter's weights
     false_merge_cost: float = 4.0  # cost of a false EQV/OSN/NSO/CON against 1 for a missed one
 

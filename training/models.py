@@ -97,10 +97,10 @@ def _set_dropout(model: Any, rate: float) -> None:
 
 
 def _check_padding(model: Any, tokenizer: Any) -> None:
-    if tokenizer.pad_token_id is None or tokenizer.pad_token_id == tokenizer.eos_token_id and not tokenizer.cls_token:
+    if tokenizer.pad_token_id is None or (tokenizer.pad_token_id == tokenizer.eos_token_id and not tokenizer.cls_token):
         raise TrainingError(
-            f"padding token {tokenizer.pad_token!r} is missing or equals EOS: the classifier would pool the wrong token; "
-            "give the tokenizer a padding token of its own"
+            f"padding token {tokenizer.pad_token!r} is missing or equals EOS: the classifier would pool the wrong "
+            "token; give the tokenizer a padding token of its own"
         )
     if model.config.pad_token_id is None:
         model.config.pad_token_id = tokenizer.pad_token_id
@@ -115,14 +115,18 @@ def _check_head(peft: Any) -> None:
     # PEFT adds its own guesses of head names; those that this architecture has not are no loss.
     declared = {name.rsplit(".", 1)[-1] for name in peft.peft_config["default"].modules_to_save or ()} & present
     frozen = [
-        name for name, parameter in peft.named_parameters() if ".modules_to_save." in name and not parameter.requires_grad
+        name
+        for name, parameter in peft.named_parameters()
+        if ".modules_to_save." in name and not parameter.requires_grad
     ]
     if not declared or declared - wrapped or frozen:
-        raise TrainingError(f"head not trainable: declared {sorted(declared)}, wrapped {sorted(wrapped)}, frozen {frozen}")
+        raise TrainingError(
+            f"head not trainable: declared {sorted(declared)}, wrapped {sorted(wrapped)}, frozen {frozen}"
+        )
 
 
 def choose_precision(config: RelationConfig, model_type: str) -> tuple[str, str]:
-    """Return (precision, reason). Auto takes bf16 only where the hardware computes it: elsewhere it is many times slower."""
+    """Return (precision, reason). Auto takes bf16 only where the hardware computes it; elsewhere it is far slower."""
     import torch
 
     gpu = torch.cuda.is_available() and config.device == "auto"

@@ -47,7 +47,13 @@ class ProgressLine(TrainerCallback):
 
 
 class RunGuard(TrainerCallback):
-    """Stops on a loss that is not a number and on a model that predicts one class only."""
+    """Stops on a loss that is not a number and on a model that predicts one class only.
+
+    Before the warm-up has moved the head, one class is the rule; from `collapse_after` steps on it is a collapse.
+    """
+
+    def __init__(self, collapse_after: int) -> None:
+        self.collapse_after = collapse_after
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
         for key in ("loss", "grad_norm", "eval_loss"):
@@ -58,8 +64,7 @@ class RunGuard(TrainerCallback):
                 )
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
-        # Early on, before the warm-up has moved the head, one class is the rule; later it is a collapse.
-        if metrics.get("eval_classes") == 1 and state.global_step >= state.max_steps // 2:
+        if metrics.get("eval_classes") == 1 and state.global_step >= self.collapse_after:
             raise TrainingError(
                 f"the model predicts one class only at step {state.global_step}: lower learning_rate, or check that "
                 "train and dev hold all five relations"

@@ -117,7 +117,9 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
     set_seed(config.seed)
     model, tokenizer, base = load_classifier(config)
     precision, reason = choose_precision(config, model.config.model_type)
-    print(f"{base.name}: {len(train_pairs)} train pairs, {len(dev_pairs)} dev pairs, {precision} ({reason})", flush=True)
+    print(
+        f"{base.name}: {len(train_pairs)} train pairs, {len(dev_pairs)} dev pairs, {precision} ({reason})", flush=True
+    )
     steps = total_steps(config, len(train_pairs))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
@@ -131,7 +133,7 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=lambda output: {"macro_f1": macro_f1(output.predictions, output.label_ids),
                                         "classes": len(set(output.predictions.argmax(-1).tolist()))},
-        callbacks=[progress, RunGuard()],
+        callbacks=[progress, RunGuard(config.collapse_after)],
     )  # fmt: skip
     for callback in list(trainer.callback_handler.callbacks):
         if type(callback).__name__ == "PrinterCallback":
@@ -149,7 +151,7 @@ def last_checkpoint(folder: Path) -> str:
     from transformers.trainer_utils import get_last_checkpoint
 
     checkpoints = folder / "checkpoints"
-    found = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
+    found: str | None = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
     if found is None:
         raise TrainingError(f"nothing to resume in {checkpoints}; run without --resume")
     return found

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.pairs import LabelledPair
+from eval.provenance import versions
 from roam.adapters import AdapterCard, Probe, weights_hash, write_card
 from roam.bases import ResolvedBase
 from roam.records import Pair
@@ -22,13 +21,7 @@ from roam.relations import INDEX, RELATIONS, Relation
 from training.card import relation_metrics, write_model_card
 from training.config import RelationConfig
 
-PACKAGES = ("torch", "transformers", "peft", "datasets", "accelerate", "scikit-learn", "numpy", "tokenizers")
 PROBE_COUNT = 10
-
-
-def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
 
 
 def fit_temperature(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
@@ -72,7 +65,9 @@ def pick_probes(pairs: Sequence[LabelledPair], model: TorchRelationModel) -> tup
     ]  # fmt: skip
     found = model.predict_proba([Pair(pair.old, pair.new) for pair in chosen])
     return tuple(
-        Probe(pair.old, pair.new, tuple(round(float(value), 5) for value in row))
+        Probe(
+            pair.old, pair.new, {name.value: round(float(value), 5) for name, value in zip(RELATIONS, row, strict=True)}
+        )
         for pair, row in zip(chosen, found, strict=True)
     )
 

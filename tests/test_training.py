@@ -1,0 +1,334 @@
+"""Training end to end on tiny random bases: save, reload in a fresh process, resume, refuse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.pairs import write_pairs
+from roam.adapters import read_card, weights_hash, write_card
+from roam.errors import AdapterError, BaseModelError, ConfigError, DataError, TrainingError
+from roam.records import Pair
+from roam.relation_model import TorchRelationModel, length_batches
+from roam.relations import RELATIONS
+from tests.tiny import save_base, toy_pairs
+from training.config import RelationConfig, from_mapping, load_config, to_yaml
+from training.models import choose_precision, load_classifier
+from training.progress import RunGuard
+from training.relation import main, train
+from training.saving import cost_thresholds, fit_temperature
+
+CONFIGS = sorted((Path(__file__).parent.parent / "configs" / "relation").glob("*.yaml"))
+PAIRS = [Pair("Ana likes tea", "Ana hates tea"), Pair("Gus likes very strong coffee", "Gus likes coffee")]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    write_pairs(folder / "train.jsonl", toy_pairs(80, 0, "t"))
+    write_pairs(folder / "dev.jsonl", toy_pairs(40, 1, "d"))
+    return folder
+
+
+def recipe(files: Path, base: Path, out: Path, **changes: Any) -> RelationConfig:
+    plain = RelationConfig(
+        base=str(base), train=str(files / "train.jsonl"), dev=str(files / "dev.jsonl"), out=str(out), batch_size=8,
+        learning_rate=2e-3, device="cpu", precision="fp32", log_every=1, epochs=1.0, lora_rank=4, lora_alpha=8,
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_base(tmp_path_factory.mktemp("base") / "bert")
+
+
+@pytest.fixture(scope="module")
+def run(files: Path, bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run")
+    train(recipe(files, bert, out, epochs=6.0, learning_rate=2e-2))  # far enough for probes that tell labels apart
+    return out
+
+
+def test_run_folder_holds_what_a_reader_needs(run: Path) -> None:
+    for name in ("config.yaml", "metrics.json", "versions.json", "history.jsonl", "curve.png", "adapter/README.md",
+                 "adapter/roam.json", "adapter/adapter_model.safetensors", "adapter/tokenizer.json"):  # fmt: skip
+        assert (run / name).stat().st_size > 0, name
+    card = read_card(run / "adapter")
+    assert set(card.data_hash) == {"train.jsonl", "dev.jsonl"}
+    assert len(card.probes) == 10
+    assert set(card.thresholds) == {relation.value for relation in RELATIONS[1:]}
+    history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    assert any("eval_macro_f1" in row for row in history)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "mpnet", "deberta-v2", "modernbert"])
+def test_T01_T02_T03_logits_survive_a_fresh_process(
+    architecture: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = save_base(tmp_path / "base", architecture)
+    done = train(recipe(files, base, tmp_path / "run", max_steps=4))
+    here = TorchRelationModel.load(done.adapter).predict_logits(PAIRS)
+    code = (
+        "import json, sys; from roam.records import Pair; from roam.relation_model import TorchRelationModel\n"
+        "pairs = [Pair(*p) for p in json.loads(sys.argv[2])]\n"
+        "print(json.dumps(TorchRelationModel.load(sys.argv[1]).predict_logits(pairs).tolist()))"
+    )
+    # T14: no compiler on the path.
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    printed = subprocess.run(
+        [sys.executable, "-c", code, str(done.adapter), json.dumps(PAIRS)], capture_output=True, text=True, check=True
+    ).stdout
+    there = np.array(json.loads(printed.strip().splitlines()[-1]), dtype=np.float32)
+    assert np.abs(here - there).max() < 1e-5
+    from safetensors import safe_open
+
+    with safe_open(str(done.adapter / "adapter_model.safetensors"), "np") as file:
+        keys = " ".join(file.keys())
+    needed = {"bert": ["classifier"], "mpnet": ["classifier.dense", "classifier.out_proj"],
+              "deberta-v2": ["classifier", "pooler.dense"], "modernbert": ["classifier", "head.dense"]}  # fmt: skip
+    assert all(name in keys for name in needed[architecture]), keys
+
+
+def test_head_is_wrapped_and_learns(bert: Path, files: Path, tmp_path: Path) -> None:  # T02, T17
+    from peft.utils import ModulesToSaveWrapper
+
+    model, _, _ = load_classifier(recipe(files, bert, tmp_path))
+    wrapped = [name for name, module in model.named_modules() if isinstance(module, ModulesToSaveWrapper)]
+    assert any(name.endswith("classifier") for name in wrapped)
+    assert all(p.requires_grad for name, p in model.named_parameters() if "modules_to_save" in name)
+    assert not any(p.requires_grad for name, p in model.named_parameters() if "original_module" in name)
+
+
+def test_T04_merged_equals_adapter(run: Path, bert: Path) -> None:
+    from peft import AutoPeftModelForSequenceClassification
+
+    merged = TorchRelationModel.load(run / "adapter")
+    unmerged = AutoPeftModelForSequenceClassification.from_pretrained(str(run / "adapter"), num_labels=5)
+    plain = TorchRelationModel(unmerged, merged.tokenizer, merged.card)
+    pairs = [Pair(pair.old, pair.new) for pair in toy_pairs(50, 3, "x")]
+    first, second = merged.predict_logits(pairs), plain.predict_logits(pairs)
+    assert np.abs(first - second).max() < 1e-4
+    assert (first.argmax(1) == second.argmax(1)).all()
+
+
+def test_T06_labels_are_mapped_by_name(run: Path, bert: Path, tmp_path: Path) -> None:
+    """An adapter whose head was trained in another label order gives the same predictions; odd labels are refused."""
+    plain = TorchRelationModel.load(run / "adapter")
+    order = [4, 2, 0, 3, 1]
+    permuted = replace(plain.card, labels=tuple(plain.card.labels[index] for index in order))
+    head = plain.model.classifier
+    import torch
+
+    with torch.no_grad():
+        head.weight.copy_(head.weight[order].clone())
+        head.bias.copy_(head.bias[order].clone())
+    again = TorchRelationModel(plain.model, plain.tokenizer, permuted)
+    fresh = TorchRelationModel.load(run / "adapter")
+    assert np.allclose(again.predict_proba(PAIRS), fresh.predict_proba(PAIRS), atol=1e-6)
+    broken = shutil.copytree(run / "adapter", tmp_path / "broken")
+    write_card(broken, replace(read_card(broken), labels=("LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3", "LABEL_4")))
+    with pytest.raises(AdapterError, match="not the five relations"):
+        TorchRelationModel.load(broken)
+    write_card(broken, permuted)
+    with pytest.raises(AdapterError, match="probe pairs get other probabilities"):
+        TorchRelationModel.load(broken)
+
+
+def test_T08_padding_does_not_change_the_answer(run: Path) -> None:
+    model = TorchRelationModel.load(run / "adapter")
+    long = Pair("Ana likes very very very strong green tea", "Ana likes no coffee no milk no bread")
+    alone, together = model.predict_logits([PAIRS[0]]), model.predict_logits([PAIRS[0], long])
+    assert np.abs(alone[0] - together[0]).max() < 1e-5
+    model.tokenizer.padding_side = "left"
+    assert np.isfinite(model.predict_logits([PAIRS[0], long])).all()
+
+
+def test_T08_pad_equal_to_eos_is_refused(bert: Path, files: Path, tmp_path: Path) -> None:
+    base = shutil.copytree(bert, tmp_path / "base")
+    config = json.loads((base / "tokenizer_config.json").read_text())
+    config |= {"eos_token": "[PAD]", "cls_token": None}
+    (base / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(TrainingError, match="equals EOS"):
+        load_classifier(recipe(files, base, tmp_path))
+
+
+def test_T09_resume_equals_an_unbroken_run(files: Path, bert: Path, tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    whole = train(recipe(files, bert, tmp_path / "whole", max_steps=10, evals_per_epoch=2))
+    broken = recipe(files, bert, tmp_path / "broken", max_steps=10, evals_per_epoch=2)
+    train(broken)
+    checkpoints = sorted((tmp_path / "broken" / "checkpoints").glob("checkpoint-*"), key=lambda p: int(p.name[11:]))
+    assert [int(p.name[11:]) for p in checkpoints] == [5, 10]
+    shutil.rmtree(checkpoints[-1])
+    again = train(broken, resume=True)
+    first, second = (load_file(str(r.adapter / "adapter_model.safetensors")) for r in (whole, again))
+    assert first.keys() == second.keys()
+    assert all(np.array_equal(first[key], second[key]) for key in first)
+    rows = [json.loads(line)["step"] for line in (tmp_path / "broken" / "history.jsonl").read_text().splitlines()]
+    assert rows == sorted(rows)
+    assert rows.count(3) == 1
+
+
+def test_resume_without_a_checkpoint_says_so(files: Path, bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="nothing to resume"):
+        train(recipe(files, bert, tmp_path / "none"), resume=True)
+
+
+def test_T10_T11_fp16_is_refused_where_it_overflows() -> None:
+    for model_type in ("deberta-v2", "t5"):
+        precision, reason = choose_precision(RelationConfig(precision="fp16"), model_type)
+        assert precision != "fp16"
+        assert "overflows" in reason
+
+
+def test_T10_nan_and_collapse_stop_the_run() -> None:
+    class State:
+        global_step, max_steps = 7, 10
+
+    guard = RunGuard(collapse_after=5)
+    with pytest.raises(TrainingError, match="loss is nan at step 7"):
+        guard.on_log(None, State(), None, logs={"loss": float("nan")})
+    with pytest.raises(TrainingError, match="one class only"):
+        guard.on_evaluate(None, State(), None, metrics={"eval_classes": 1})
+    guard.on_evaluate(None, State(), None, metrics={"eval_classes": 2})
+
+
+def test_nan_run_exits_with_2(files: Path, bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(to_yaml(recipe(files, bert, tmp_path / "run", learning_rate=1e30, max_steps=8)))
+    assert main([str(config)]) == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_T13_adapter_moves_and_base_is_given(run: Path, bert: Path, tmp_path: Path) -> None:
+    moved = shutil.move(shutil.copytree(run / "adapter", tmp_path / "a"), tmp_path / "moved")
+    base = shutil.copytree(bert, tmp_path / "base")
+    there = TorchRelationModel.load(moved, base=base)
+    assert np.allclose(there.predict_proba(PAIRS), TorchRelationModel.load(run / "adapter").predict_proba(PAIRS))
+    other = save_base(tmp_path / "other", seed=1)
+    with pytest.raises(BaseModelError, match="content hash"):
+        TorchRelationModel.load(moved, base=other)
+
+
+def test_changed_adapter_weights_are_refused(run: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(run / "adapter", tmp_path / "broken")
+    weights = broken / "adapter_model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(AdapterError, match="differ from the ones"):
+        read_card(broken)
+    write_card(broken, replace(read_card(run / "adapter"), weights_hash=weights_hash(broken), probes=()))
+    with pytest.raises(AdapterError, match="holds no probes"):
+        TorchRelationModel.load(broken)
+
+
+@pytest.mark.parametrize(("content", "message"), [("{", "not JSON"), ("{}", "format"), ('{"format": 1}', "lacks")])
+def test_broken_card_is_refused(run: Path, tmp_path: Path, content: str, message: str) -> None:
+    broken = shutil.copytree(run / "adapter", tmp_path / "broken")
+    (broken / "roam.json").write_text(content)
+    with pytest.raises(AdapterError, match=message):
+        read_card(broken)
+
+
+def test_same_seed_same_weights(files: Path, bert: Path, tmp_path: Path) -> None:
+    first = train(recipe(files, bert, tmp_path / "a", max_steps=3))
+    second = train(recipe(files, bert, tmp_path / "b", max_steps=3))
+    third = train(recipe(files, bert, tmp_path / "c", max_steps=3, seed=1))
+    assert weights_hash(first.adapter) == weights_hash(second.adapter) != weights_hash(third.adapter)
+
+
+def test_missing_class_and_leaking_group_are_refused(files: Path, bert: Path, tmp_path: Path) -> None:
+    pairs = toy_pairs(40, 0, "t")
+    write_pairs(tmp_path / "no_con.jsonl", [pair for pair in pairs if pair.label != "CON"])
+    with pytest.raises(DataError, match="no pair labelled CON"):
+        train(recipe(files, bert, tmp_path / "r", train=str(tmp_path / "no_con.jsonl")))
+    with pytest.raises(DataError, match="groups are in train and dev"):
+        train(recipe(files, bert, tmp_path / "r", dev=str(files / "train.jsonl")))
+    with pytest.raises(DataError, match=r"data\.build"):
+        train(recipe(files, bert, tmp_path / "r", train=str(tmp_path / "absent.jsonl")))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_committed_config_trains(path: Path, files: Path, tmp_path: Path) -> None:
+    """Each recipe runs end to end with its base replaced by a tiny one of the same architecture."""
+    config = load_config(RelationConfig, path)
+    architecture = next((name for name in ("mpnet", "deberta-v2", "modernbert") if name in path.stem), "bert")
+    base = save_base(tmp_path / "base", architecture)
+    small = replace(
+        config, base=str(base), train=str(files / "train.jsonl"), dev=str(files / "dev.jsonl"),
+        out=str(tmp_path / "run"), max_steps=4, epochs=1.0, batch_size=8, lora_first_layer=min(config.lora_first_layer, 1),
+    )  # fmt: skip
+    assert train(small).metrics["pairs"] == 40
+
+
+def test_lora_first_layer_keeps_lower_layers_frozen(bert: Path, files: Path, tmp_path: Path) -> None:
+    model, _, _ = load_classifier(recipe(files, bert, tmp_path, lora_first_layer=1))
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad and "lora_" in name]
+    assert trained
+    assert all("layer.1." in name for name in trained)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"lerning_rate": 1}, "did you mean 'learning_rate'"),
+        ({"epochs": "many"}, r"epochs is 'many' \(str\); it must be float"),
+        ({"batch_size": 2.5}, "must be int"),
+        ({"batch_size": True}, "must be int"),
+        ({"schedule": "fast"}, "use one of linear, cosine, constant"),
+    ],
+)
+def test_config_is_strict(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        from_mapping(RelationConfig, values)
+
+
+def test_config_reads_what_it_writes(tmp_path: Path) -> None:
+    config = RelationConfig(dropout=0.1, max_train_pairs=7, head_modules=("classifier",))
+    (tmp_path / "c.yaml").write_text(to_yaml(config))
+    assert load_config(RelationConfig, tmp_path / "c.yaml") == config
+    assert load_config(RelationConfig, tmp_path / "c.yaml", ["learning_rate=5e-4", "dropout=null"]).dropout is None
+    with pytest.raises(ConfigError, match="not key=value"):
+        load_config(RelationConfig, tmp_path / "c.yaml", ["epochs"])
+    with pytest.raises(ConfigError, match="no config file"):
+        load_config(RelationConfig, tmp_path / "absent.yaml")
+
+
+def test_temperature_recovers_the_scale() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(4000, 5)).astype(np.float32) * 2
+    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    labels = np.array([rng.choice(5, p=row / row.sum()) for row in probabilities])
+    assert fit_temperature(logits * 3, labels) == pytest.approx(3, rel=0.1)
+
+
+def test_cost_thresholds_rise_with_the_cost() -> None:
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.4, 1.0, 2000)
+    right = rng.uniform(size=2000) < confidence  # calibrated
+    probabilities = np.zeros((2000, 5), dtype=np.float32)
+    probabilities[:, 4] = confidence
+    probabilities[:, 0] = 1 - confidence
+    probabilities = np.where(confidence[:, None] > 0.5, probabilities, probabilities)
+    labels = np.where(right, 4, 0)
+    low, high = (cost_thresholds(probabilities, labels, cost)["CON"] for cost in (1.0, 9.0))
+    assert low < high
+    assert high == pytest.approx(0.9, abs=0.06)  # cost / (1 + cost)
+
+
+def test_length_batches_hold_everything_within_the_budget() -> None:
+    lengths = [5, 3, 50, 7, 7, 2, 120]
+    batches = length_batches(lengths, 30)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= 30 for batch in batches)
