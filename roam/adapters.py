@@ -60,8 +60,8 @@ class AdapterCard:
         """Identifies what the adapter answers: weights, base, labels, temperature and thresholds."""
         parts = {
             "base": self.base_hash, "weights": self.weights_hash, "labels": list(self.labels),
-            "template": self.template, "temperature": self.temperature, "thresholds": dict(sorted(self.thresholds.items())),
-            "max_length": self.max_length,
+            "template": self.template, "temperature": self.temperature,
+            "thresholds": dict(sorted(self.thresholds.items())), "max_length": self.max_length,
         }  # fmt: skip
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -267,7 +267,8 @@ def test_every_committed_config_trains(path: Path, files: Path, tmp_path: Path) 
     base = save_base(tmp_path / "base", architecture)
     small = replace(
         config, base=str(base), train=str(files / "train.jsonl"), dev=str(files / "dev.jsonl"),
-        out=str(tmp_path / "run"), max_steps=4, epochs=1.0, batch_size=8, lora_first_layer=min(config.lora_first_layer, 1),
+        out=str(tmp_path / "run"), max_steps=4, epochs=1.0, batch_size=8,
+        lora_first_layer=min(config.lora_first_layer, 1),
     )  # fmt: skip
     assert train(small).metrics["pairs"] == 40
 

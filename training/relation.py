@@ -111,6 +111,7 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
     folder = Path(config.out)
     train_pairs = subset(read_split(config.train, "train"), config.max_train_pairs, config.seed)
     dev_pairs = read_split(config.dev, "dev")
+    hashes = {Path(path).name: file_sha256(path) for path in (config.train, config.dev)}
     leaked = {pair.group for pair in train_pairs} & {pair.group for pair in dev_pairs}
     if leaked:
         raise DataError(f"{len(leaked)} groups are in train and dev (for example {sorted(leaked)[:3]}); split by group")
@@ -139,7 +140,6 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
         if type(callback).__name__ == "PrinterCallback":
             trainer.remove_callback(type(callback))
     trainer.train(resume_from_checkpoint=last_checkpoint(folder) if resume else None)
-    hashes = {Path(path).name: file_sha256(path) for path in (config.train, config.dev)}
     adapter, metrics = finish_run(
         folder=folder, config=config, model=trainer.model, tokenizer=tokenizer, base=base, dev_pairs=dev_pairs,
         data_hashes=hashes, history=progress.history,
