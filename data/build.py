@@ -142,7 +142,7 @@ def _unrelated_matrix(families: Sequence[Family]) -> NDArray[np.bool_]:
     return allowed
 
 
-def split_families(families: Sequence[Family], dev_share: float, seed: int) -> tuple[list[Family], list[Family]]:
+def split_families(families: Sequence[Family], dev_share: float, seed: int = 0) -> tuple[list[Family], list[Family]]:
     """Split by family with a hash of (seed, family id), so that adding families moves none of the others.
 
     Families that share a text stay together: the later one follows the earlier.
@@ -207,6 +207,7 @@ def build(
     out: Path,
     *,
     seed: int = 0,
+    split_seed: int = 0,
     dev_share: float = 0.12,
     mix: Mix | None = None,
     embedder: Embedder | None = None,
@@ -214,11 +215,11 @@ def build(
     """Write the split files and return what `build.json` says."""
     mix = mix or Mix()
     families = read_families(families_path)
-    train_families, dev_families = split_families(families, dev_share, seed)
+    train_families, dev_families = split_families(families, dev_share, split_seed)
     if not train_families or not dev_families:
         raise DataError(f"{families_path}: a split is empty with dev_share={dev_share}; use more families")
     held = texts_under_test(test_paths)
-    dev = build_split(dev_families, DEV_MIX, embedder, random.Random(seed + 1), "D")
+    dev = build_split(dev_families, DEV_MIX, embedder, random.Random(split_seed + 1), "D")
     train = build_split(train_families, mix, embedder, random.Random(seed), "T")
     held_dev = held | {normalise_text(text) for family in dev_families for text in family.texts()}
     kept = leave_out(train, held_dev)
@@ -228,6 +229,7 @@ def build(
     write_pairs(out / "dev.jsonl", dev)
     summary = {
         "seed": seed,
+        "split_seed": split_seed,
         "mix": asdict(mix),
         "dev_share": dev_share,
         "families": {"train": len(train_families), "dev": len(dev_families)},
@@ -253,7 +255,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--test", type=Path, nargs="*", default=[ROOT / "relation_test_843.jsonl"],
                         help="pair or fusion files whose texts must not be trained on")  # fmt: skip
     parser.add_argument("--out", type=Path, default=DERIVED)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="which pairs of the families are drawn")
+    parser.add_argument("--split-seed", type=int, default=0,
+                        help="which families are dev; leave it when drawing more pairs")  # fmt: skip
     parser.add_argument("--dev-share", type=float, default=0.12)
     parser.add_argument("--no-neighbours", action="store_true",
                         help="draw cross-family independents at random, without an embedder")  # fmt: skip
@@ -271,8 +275,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             embedder = load_embedder()
         mix = Mix(**{name: getattr(args, name) for name in asdict(Mix())})
-        summary = build(args.families, args.test, args.out, seed=args.seed, dev_share=args.dev_share, mix=mix,
-                        embedder=embedder)  # fmt: skip
+        summary = build(
+            args.families, args.test, args.out, seed=args.seed, split_seed=args.split_seed, dev_share=args.dev_share,
+            mix=mix, embedder=embedder,
+        )  # fmt: skip
     except RoamError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

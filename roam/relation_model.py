@@ -13,8 +13,9 @@ from roam.adapters import PROBE_TOLERANCE, AdapterCard, read_card
 from roam.bases import resolve_base
 from roam.errors import AdapterError
 from roam.records import Pair
-from roam.relations import RELATIONS, Relation
+from roam.relations import INDEX, RELATIONS, SWAPPED, Relation
 
+SWAPPED_COLUMNS = [INDEX[SWAPPED[relation]] for relation in RELATIONS]
 BATCH_TOKENS = 4096
 
 
@@ -72,7 +73,18 @@ class TorchRelationModel:
             )
 
     def predict_logits(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
-        """Raw logits, shape (len(pairs), 5), columns in `RELATIONS` order; batches are sorted by length."""
+        """Logits, shape (len(pairs), 5), columns in `RELATIONS` order.
+
+        With `swap_average` both orders of each pair go through the model in the same pass, and the answer for the
+        swapped order is mapped back (OSN and NSO change places) and averaged in, which makes the answers for the two
+        orders agree.
+        """
+        if not self.card.swap_average:
+            return self._forward(pairs)
+        both = self._forward([*pairs, *(Pair(pair.new, pair.old) for pair in pairs)])
+        return np.asarray((both[: len(pairs)] + both[len(pairs) :, SWAPPED_COLUMNS]) / 2, dtype=np.float32)
+
+    def _forward(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         import torch
 
         out = np.zeros((len(pairs), len(RELATIONS)), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Pairs derived from families: exactly what the slots imply, split by family, seeded, nothing of the tests in training."""
+"""Pairs derived from families: what the slots imply, split by family, seeded, nothing of the tests in training."""
 
 from __future__ import annotations
 

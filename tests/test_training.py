@@ -18,7 +18,7 @@ from roam.adapters import read_card, weights_hash, write_card
 from roam.errors import AdapterError, BaseModelError, ConfigError, DataError, TrainingError
 from roam.records import Pair
 from roam.relation_model import TorchRelationModel, length_batches
-from roam.relations import RELATIONS
+from roam.relations import INDEX, RELATIONS, SWAPPED
 from tests.tiny import save_base, toy_pairs
 from training.config import RelationConfig, from_mapping, load_config, to_yaml
 from training.models import choose_precision, load_classifier
@@ -333,3 +333,15 @@ def test_length_batches_hold_everything_within_the_budget() -> None:
     batches = length_batches(lengths, 30)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= 30 for batch in batches)
+
+
+def test_swap_average_makes_both_orders_agree(run: Path) -> None:
+    loaded = TorchRelationModel.load(run / "adapter")
+    averaged = TorchRelationModel(loaded.model, loaded.tokenizer, replace(loaded.card, swap_average=True))
+    pairs = [Pair(pair.old, pair.new) for pair in toy_pairs(30, 4, "x")]
+    swapped = [Pair(pair.new, pair.old) for pair in pairs]
+    columns = [INDEX[SWAPPED[relation]] for relation in RELATIONS]
+    assert np.allclose(averaged.predict_proba(swapped)[:, columns], averaged.predict_proba(pairs), atol=1e-5)
+    assert not np.allclose(loaded.predict_proba(swapped)[:, columns], loaded.predict_proba(pairs), atol=1e-3)
+    assert averaged.card.digest != loaded.digest
+    assert averaged.predict_proba([]).shape == (0, 5)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from data.pairs import LabelledPair
 from eval.provenance import versions
-from roam.adapters import AdapterCard, Probe, weights_hash, write_card
+from roam.adapters import AdapterCard, Probe, read_card, weights_hash, write_card
 from roam.bases import ResolvedBase
 from roam.records import Pair
 from roam.relation_model import TorchRelationModel, softmax
@@ -83,8 +83,9 @@ def finish_run(
     tokenizer.save_pretrained(str(adapter))
     card = AdapterCard(
         kind="relation", labels=tuple(relation.value for relation in RELATIONS), base=base.name,
-        base_hash=base.content_hash, max_length=config.max_length, weights_hash=weights_hash(adapter),
-        data_hash=dict(data_hashes), versions=versions(),
+        base_hash=base.content_hash, max_length=config.max_length, swap_average=config.swap_average,
+        weights_hash=weights_hash(adapter),
+        data_hash={**earlier_data(config), **data_hashes}, versions=versions(),
     )  # fmt: skip
     loaded = TorchRelationModel(model, tokenizer, card)
     logits = loaded.predict_logits([Pair(pair.old, pair.new) for pair in dev_pairs])
@@ -105,6 +106,14 @@ def finish_run(
     draw_curve(history, folder / "curve.png")
     TorchRelationModel.load(adapter, base=base.path)  # an adapter that can't be read back is no result
     return adapter, metrics
+
+
+def earlier_data(config: RelationConfig) -> dict[str, str]:
+    """Hashes of what the initial adapter had been trained on, when there is one."""
+    if config.initial_adapter is None:
+        return {}
+    card = read_card(Path(config.initial_adapter))
+    return {f"before: {name}": digest for name, digest in card.data_hash.items() if "dev" not in name}
 
 
 def draw_curve(history: Sequence[Mapping[str, Any]], path: Path) -> None:
