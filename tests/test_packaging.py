@@ -50,7 +50,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 def package_files(root: Path) -> set[str]:
     """Files of roam/ that belong in the wheel."""
     files = (path for path in (root / "roam").rglob("*") if path.is_file())
-    return {str(path.relative_to(root)) for path in files if "__pycache__" not in path.parts and path.suffix != ".pyc"}
+    relative = (path.relative_to(root) for path in files)
+    hidden = ("__pycache__", ".")  # byte code, and caches of tools that were run inside the folder
+    return {str(path) for path in relative if not any(part.startswith(hidden) for part in path.parts)}
 
 
 @pytest.mark.integration
