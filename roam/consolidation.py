@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from roam.errors import InputError
 from roam.events import Event, EventKind, new_event_id, now
 from roam.interfaces import Embedder
 from roam.judging import Judge, Stats
@@ -64,6 +65,9 @@ class Consolidator:
         """Plan and commit one observation; `lookahead` names further pairs to classify if a pass is needed at all."""
         for _ in range(_OPTIMISTIC_TRIES):
             with self.store.snapshot():
+                known = self.known(observation)
+                if known is not None:
+                    return known
                 plan = self._plan(observation, vector, lookahead)
             with self.store.transaction():
                 if self.store.version(observation.user) == plan.version:
@@ -72,9 +76,27 @@ class Consolidator:
             self.stats.retries += 1
         # Writers of the same user keep coming in between: plan under the lock, which nobody can overtake.
         with self.store.transaction():
+            known = self.known(observation)
+            if known is not None:
+                return known
             plan = self._plan(observation, vector, lookahead)
             self._write(plan)
         return plan.decision
+
+    def known(self, observation: Observation) -> Decision | None:
+        """Return the decision on an observation that is stored already with this id and content.
+
+        Raises:
+            InputError: the id belongs to another content or user.
+        """
+        stored = self.store.find_observation(observation.id)
+        if stored is None:
+            return None
+        if replace(stored, sequence=0) != observation:
+            raise InputError(
+                f"id {observation.id!r} is taken by another observation: leave the id out or choose another"
+            )
+        return self.store.decision_event(observation.id).decision
 
     def stamp(self, observation: Observation) -> Stamp:
         """Return a Primary as the policy sees it, with the last time its state was affirmed."""
@@ -101,8 +123,9 @@ class Consolidator:
             candidates = self.candidates(observation, vector)
             judgements = self._judge(observation, candidates, lookahead)
         new = Stamp(observation.id, _LAST, observation.observed_at, observation.observed_at)
-        stamps = {candidate.id: self.stamp(candidate) for candidate in candidates}
-        update = update_roles(new, [(stamps[entry.candidate_id], entry.relation) for entry in judgements])
+        related = {entry.candidate_id: entry.relation for entry in judgements if entry.relation is not Relation.IND}
+        stamps = {candidate.id: self.stamp(candidate) for candidate in candidates if candidate.id in related}
+        update = update_roles(new, [(stamps[id], relation) for id, relation in related.items()])
         decision = Decision(
             id=new_event_id(),
             observation_id=observation.id,

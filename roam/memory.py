@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +23,7 @@ from roam.judging import Judge, Stats
 from roam.policy import Stamp, check_thresholds, in_time_order
 from roam.records import Decision, Observation, Role, SearchResult, View
 from roam.relations import Relation
-from roam.retrieval import embed, search_views
+from roam.retrieval import default_floor, embed, search_views
 from roam.revision import Reviser
 from roam.state import make_view
 from roam.storage import Store
@@ -33,7 +32,6 @@ from roam.validation import check_count, clean_text, clean_user
 from roam.views import ViewBuilder
 
 DEFAULT_K = 10  # candidates an observation, as in the paper's experiments
-DEFAULT_FLOOR = 0.0  # cosine; texts that point apart are never compared
 
 
 class Memory(Timeline):
@@ -52,7 +50,7 @@ class Memory(Timeline):
     ) -> None:
         """Prefer `Memory.open`, which finds the parts by name and checks the settings."""
         self.stats = Stats()
-        self._parts, self._k, self._floor = parts, k, floor
+        self._k, self._floor = k, floor
         self._lock = threading.RLock()
         self._store = Store(path, embedder_digest=parts.embedder.digest, dimension=parts.embedder.dimension)
         self._embedder = parts.embedder
@@ -81,7 +79,7 @@ class Memory(Timeline):
         embedder: Embedder | None = None,
         fusion: str | Fuser = "deterministic",
         k: int = DEFAULT_K,
-        floor: float = DEFAULT_FLOOR,
+        floor: float | None = None,
         thresholds: Mapping[str, float] | None = None,
     ) -> Self:
         """Open or create the store at `path` (":memory:" for one that is not kept).
@@ -92,7 +90,8 @@ class Memory(Timeline):
             fusion: "deterministic" rules, "manager" for the manager's own fuser, "off" for atomic texts as views
                 (the paper's "w/o Fusion"), or a fuser.
             k: how many Primaries an observation is compared with.
-            floor: least cosine (-1 to 1) between atomic texts for a pair to be compared at all.
+            floor: least cosine (-1 to 1) between atomic texts for a pair to be compared at all; None takes the one
+                measured for the embedder (`roam.retrieval.MEASURED_FLOORS`), 0 for others.
             thresholds: least probability for each relation to count; None takes the manager's (DESIGN 4.5).
 
         Raises:
@@ -101,10 +100,14 @@ class Memory(Timeline):
             AdapterError, BaseModelError: a manager or base weights that cannot be loaded.
         """
         check_count(k, "k")
-        if isinstance(floor, bool) or not isinstance(floor, (int, float)) or not -1.0 <= floor <= 1.0:
-            raise InputError(f"floor is {floor!r}: give a cosine between -1 and 1")
+        if floor is not None and (
+            isinstance(floor, bool) or not isinstance(floor, (int, float)) or not -1.0 <= floor <= 1.0
+        ):
+            raise InputError(f"floor is {floor!r}: give a cosine between -1 and 1, or None")
         checked = None if thresholds is None else check_thresholds(thresholds)
-        return cls(str(path), resolve_parts(manager, fusion, embedder), k=k, floor=float(floor), thresholds=checked)
+        parts = resolve_parts(manager, fusion, embedder)
+        least = default_floor(parts.embedder) if floor is None else float(floor)
+        return cls(str(path), parts, k=k, floor=least, thresholds=checked)
 
     def __enter__(self) -> Self:
         return self
@@ -155,41 +158,29 @@ class Memory(Timeline):
         """
         observation = make_observation(text, user, observed_at, source, id)
         with self._writing():
-            known = self._known(observation)
-            if known is not None:
-                return known
-            vector = embed(self._parts.embedder, [observation.text])[0]
+            vector = embed(self._embedder, [observation.text])[0]
             return self._consolidate(observation, vector, None)
 
     def add_many(self, observations: Iterable[Observation | Mapping[str, object]]) -> list[Decision]:
         """Store facts in the given order: the same final state as one by one, with far fewer model passes.
 
-        Each is acknowledged in its own transaction; bad input anywhere is refused before the first is stored.
+        Each is written in its own transaction, and all are on the disk when this returns; bad input anywhere is refused
+        before the first is stored.
         """
         batch = make_observations(observations)
         decisions: list[Decision] = []
         with self._writing() as store:
-            known = {observation.id: self._known(observation) for observation in batch}
+            for observation in batch:
+                self._consolidator.known(observation)  # refuses an id that is taken before anything is stored
             for start in range(0, len(batch), Lookahead.WINDOW):
                 window = batch[start : start + Lookahead.WINDOW]
-                vectors = embed(self._parts.embedder, [observation.text for observation in window])
+                vectors = embed(self._embedder, [observation.text for observation in window])
                 lookahead = Lookahead(store, self._judge, window, vectors, k=self._k, floor=self._floor)
-                for position, observation in enumerate(window):
-                    lookahead.advance(position)
-                    decision = known[observation.id]
-                    decisions.append(decision or self._consolidate(observation, vectors[position], lookahead))
+                with store.bulk():
+                    for position, observation in enumerate(window):
+                        lookahead.advance(position)
+                        decisions.append(self._consolidate(observation, vectors[position], lookahead))
         return decisions
-
-    def _known(self, observation: Observation) -> Decision | None:
-        """Return the decision on an observation that is stored already with this id and content."""
-        stored = self._store.find_observation(observation.id)
-        if stored is None:
-            return None
-        if replace(stored, sequence=0) != observation:
-            raise InputError(
-                f"id {observation.id!r} is taken by another observation: leave the id out or choose another"
-            )
-        return self._store.decision_event(observation.id).decision
 
     def _consolidate(
         self, observation: Observation, vector: NDArray[np.float32], lookahead: Lookahead | None
@@ -217,7 +208,7 @@ class Memory(Timeline):
         with self._reading() as store:
             return search_views(
                 store,
-                self._parts.embedder,
+                self._embedder,
                 text,
                 user=owner,
                 budget=budget,

@@ -5,20 +5,18 @@ Every method works on one connection; writes happen inside `transaction()`. Noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import apsw
 import numpy as np
 from numpy.typing import NDArray
 
+from roam.database import Database
 from roam.errors import NotFoundError, StoreError
 from roam.events import Event, decode_event, encode_payload
 from roam.records import Judgement, Observation
 from roam.relations import RELATIONS, Relation
-from roam.schema import connect
 from roam.validation import duplicate_key, text_hash
 
 _OBSERVATION = "sequence, id, user, text, observed_at, source"
@@ -35,51 +33,8 @@ def _observation(row: Sequence[Any]) -> Observation:
     return Observation(text=text, user=user, observed_at=moment, source=source, id=id, sequence=sequence)
 
 
-class Store:
-    """One open store file. Not for use by two threads at once: `Memory` holds a lock around it."""
-
-    def __init__(self, path: str, *, embedder_digest: str, dimension: int) -> None:
-        self.path = path
-        self.db = connect(path, embedder_digest=embedder_digest, dimension=dimension)
-
-    def close(self) -> None:
-        """Close the file; a second call does nothing."""
-        self.db.close()
-
-    def rows(self, sql: str, bindings: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement and return its rows; errors of SQLite become `StoreError`."""
-        try:
-            return self.db.execute(sql, tuple(bindings)).fetchall()
-        except apsw.Error as error:
-            raise StoreError(_explain(error, self.path)) from error
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """One atomic write. It takes the write lock at once, so it never fails half way on another writer."""
-        self.rows("BEGIN IMMEDIATE")
-        try:
-            yield
-            self.rows("COMMIT")
-        except BaseException:
-            self._roll_back()
-            raise
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Several reads of one state, whatever other processes write meanwhile; no lock is taken."""
-        if self.db.in_transaction:
-            yield
-            return
-        self.rows("BEGIN DEFERRED")
-        try:
-            yield
-        finally:
-            self._roll_back()
-
-    def _roll_back(self) -> None:
-        # SQLite itself has rolled back already after some errors (disk full, input/output).
-        if self.db.in_transaction:
-            self.db.execute("ROLLBACK")
+class Store(Database):
+    """The rows of one open store file."""
 
     # Observations -----------------------------------------------------------------------------------------------
 
@@ -328,15 +283,3 @@ def as_mapping(probabilities: NDArray[np.float32]) -> Mapping[Relation, float]:
     """Return a probability row keyed by relation."""
     # Six digits, as in the log, so that a decision read back equals the one that was returned.
     return {relation: round(float(value), 6) for relation, value in zip(RELATIONS, probabilities, strict=True)}
-
-
-def _explain(error: apsw.Error, path: str) -> str:
-    if isinstance(error, apsw.FullError):
-        return f"no space left while writing {path!r}: free some and repeat; nothing of this write was kept"
-    if isinstance(error, apsw.ReadOnlyError):
-        return f"{path!r} cannot be written to: {error}. Correct its permissions and repeat"
-    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
-        return f"{path!r} is damaged: {error}. Restore a backup"
-    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
-        return f"{path!r} stayed locked by another process: {error}. End that process or repeat"
-    return f"{path!r}: {error}"
