@@ -26,6 +26,7 @@ PARTS = (
     "training",
     "configs",
 )
+DATA_FILE = "roam/pretrained/probe/deeper/weights.bin"  # shipped adapters lie in folders of folders
 EXTRAS = {"models", "serve", "postgres", "llm", "train", "eval", "dev"}
 
 
@@ -40,6 +41,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
             shutil.copytree(source, copy / part)
         else:
             shutil.copy(source, copy / part)
+    probe = copy / DATA_FILE
+    probe.parent.mkdir(parents=True)
+    probe.write_bytes(b"weights")
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", out, copy]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PIP_NO_INDEX": "1"}, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -59,7 +63,7 @@ def package_files(root: Path) -> set[str]:
 def test_the_wheel_holds_roam_only(wheel: zipfile.ZipFile, root: Path) -> None:
     names = {name for name in wheel.namelist() if not name.endswith("/")}
     metadata = {name for name in names if name.partition("/")[0].endswith(".dist-info")}
-    assert names - metadata == package_files(root)
+    assert names - metadata == package_files(root) | {DATA_FILE}
     assert {"roam/py.typed", "roam/cli.py", "roam/memory.py"} <= names
 
 
