@@ -14,7 +14,7 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from data.families import Family, read_families
 from data.pairs import LabelledPair, file_sha256, normalise_text, read_pairs, write_pairs
+from data.register import first_person
 from data.topics import topics, unrelated
 from roam.errors import DataError, RoamError
 from roam.interfaces import Embedder
@@ -45,6 +46,7 @@ class Mix:
     near: int = 5
     neighbour: int = 4  # independents of an unrelated family, nearest by embedding
     stranger: int = 1  # independents of an unrelated family, at random
+    first_person: float = 0.0  # share of pairs of which both texts are put into the first person, where rules reach
 
 
 DEV_MIX = Mix(eqv=3, subsumed=3, con=3, near=2, neighbour=1, stranger=0)
@@ -162,9 +164,13 @@ def split_families(families: Sequence[Family], dev_share: float, seed: int = 0) 
 
 
 def build_split(
-    families: Sequence[Family], mix: Mix, embedder: Embedder | None, rng: random.Random, prefix: str
-) -> list[LabelledPair]:
-    """Labelled pairs of one split, shuffled; an ordered pair appears once, the family's own label first."""
+    families: Sequence[Family], mix: Mix, embedder: Embedder | None, rng: random.Random, prefix: str,
+    held: frozenset[str],
+) -> list[LabelledPair]:  # fmt: skip
+    """Labelled pairs of one split, shuffled; an ordered pair appears once, the family's own label first.
+
+    Pairs of which a text is in `held` (normalised) are left out.
+    """
     rows = [
         (old, new, relation, family) for family in families for old, new, relation in sample_family(family, mix, rng)
     ]
@@ -173,19 +179,24 @@ def build_split(
     unique: dict[tuple[str, str], tuple[str, str, Relation, Family]] = {}
     for row in rows:
         unique.setdefault((normalise_text(row[0]), normalise_text(row[1])), row)
-    kept = list(unique.values())
-    rng.shuffle(kept)
-    return [
-        LabelledPair(
-            id=f"{prefix}{number:06d}", old=old, new=new, label=relation, group=family.family, domain=family.domain
-        )
-        for number, (old, new, relation, family) in enumerate(kept)
-    ]
+    shuffled = list(unique.values())
+    rng.shuffle(shuffled)
+    pairs = []
+    for number, (old, new, relation, family) in enumerate(shuffled):
+        if normalise_text(old) in held or normalise_text(new) in held:
+            continue
+        if mix.first_person and rng.random() < mix.first_person:
+            old, new = spoken(old, new, rng)
+        pairs.append(LabelledPair(f"{prefix}{number:06d}", old, new, relation, family.family, family.domain))
+    return pairs
 
 
-def leave_out(pairs: Iterable[LabelledPair], held: frozenset[str]) -> list[LabelledPair]:
-    """Drop pairs of which a text is in `held` (normalised texts of the test files)."""
-    return [p for p in pairs if normalise_text(p.old) not in held and normalise_text(p.new) not in held]
+def spoken(old: str, new: str, rng: random.Random) -> tuple[str, str]:
+    """Both texts in the first person, half of the time without final full stops; unchanged where the rules fail."""
+    first, second = first_person(old), first_person(new)
+    if first is None or second is None:
+        return old, new
+    return (first, second) if rng.random() < 0.5 else (first.rstrip("."), second.rstrip("."))
 
 
 def texts_under_test(paths: Sequence[Path]) -> frozenset[str]:
@@ -219,13 +230,11 @@ def build(
     if not train_families or not dev_families:
         raise DataError(f"{families_path}: a split is empty with dev_share={dev_share}; use more families")
     held = texts_under_test(test_paths)
-    dev = build_split(dev_families, DEV_MIX, embedder, random.Random(split_seed + 1), "D")
-    train = build_split(train_families, mix, embedder, random.Random(seed), "T")
     held_dev = held | {normalise_text(text) for family in dev_families for text in family.texts()}
-    kept = leave_out(train, held_dev)
-    dev = leave_out(dev, held)
+    dev = build_split(dev_families, DEV_MIX, embedder, random.Random(split_seed + 1), "D", held)
+    train = build_split(train_families, mix, embedder, random.Random(seed), "T", held_dev)
     out.mkdir(parents=True, exist_ok=True)
-    write_pairs(out / "train.jsonl", kept)
+    write_pairs(out / "train.jsonl", train)
     write_pairs(out / "dev.jsonl", dev)
     summary = {
         "seed": seed,
@@ -234,9 +243,8 @@ def build(
         "dev_share": dev_share,
         "families": {"train": len(train_families), "dev": len(dev_families)},
         "unpaired_across": sum(not topics(family.domain) for family in families),
-        "left_out_of_training": len(train) - len(kept),
         "labels": {name: dict(sorted(Counter(p.label for p in split).items())) for name, split in
-                   (("train", kept), ("dev", dev))},
+                   (("train", train), ("dev", dev))},
         "neighbours": embedder.digest if embedder else None,
         "inputs": {path.name: file_sha256(path) for path in [families_path, *test_paths]},
         "outputs": {name: file_sha256(out / name) for name in ("train.jsonl", "dev.jsonl")},
@@ -262,7 +270,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-neighbours", action="store_true",
                         help="draw cross-family independents at random, without an embedder")  # fmt: skip
     for name, value in asdict(Mix()).items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"pairs a family (default {value})")
+        unit = "share of pairs" if isinstance(value, float) else "pairs a family"
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, dest=name, type=type(value), default=value, help=f"{unit} (default {value})")
     return parser.parse_args(argv)
 
 

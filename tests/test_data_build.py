@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from data.build import Mix, build, main, ordered_pairs, sample_family, split_families
+from data.build import Mix, build, build_split, main, ordered_pairs, sample_family, split_families
 from data.families import Family, read_families
 from data.pairs import normalise_text, read_pairs
 from data.topics import topics, unrelated
@@ -117,3 +117,13 @@ def test_bad_input_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["--families", str(tmp_path / "f.jsonl"), "--no-neighbours", "--out", str(tmp_path / "o")]) == 2
     assert "f.jsonl" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
+
+
+def test_first_person_rendering_keeps_labels_and_held_texts_out(tmp_path: Path) -> None:
+    family = Family(family="X", domain="pets", base="Has a dog.", eqv=("Owns a dog.",), spec=("Has a beagle.",),
+                    gen=("Has a pet.",), con=("Has no dog.",), near=("Likes dogs.",))  # fmt: skip
+    mix = Mix(first_person=1.0, neighbour=0, stranger=0)
+    pairs = build_split([family], mix, None, random.Random(0), "T", frozenset({"likes dogs."}))
+    texts = {text.rstrip(".") for pair in pairs for text in (pair.old, pair.new)}
+    assert texts == {"I have a dog", "I own a dog", "I have a beagle", "I have a pet", "I have no dog"}
+    assert {pair.label for pair in pairs} == set(Relation) - {Relation.IND}
