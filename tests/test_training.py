@@ -270,7 +270,12 @@ def test_every_committed_config_trains(path: Path, files: Path, tmp_path: Path) 
         out=str(tmp_path / "run"), max_steps=4, epochs=1.0, batch_size=8,
         lora_first_layer=min(config.lora_first_layer, 1),
     )  # fmt: skip
-    assert train(small).metrics["pairs"] == 40
+    if config.initial_adapter:
+        first = train(replace(small, initial_adapter=None, out=str(tmp_path / "first")))
+        small = replace(small, initial_adapter=str(first.adapter))
+    done = train(small)
+    assert done.metrics["pairs"] == 40
+    assert ("before: train.jsonl" in read_card(done.adapter).data_hash) == bool(config.initial_adapter)
 
 
 def test_lora_first_layer_keeps_lower_layers_frozen(bert: Path, files: Path, tmp_path: Path) -> None:
