@@ -14,7 +14,7 @@ STAMP  := $(VENV)/.installed
 
 # On Linux the default torch wheel carries CUDA (several GB); CPU=1 takes the small one.
 TORCH_FLAGS := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu,)
-QUICK_TRAIN := $(if $(QUICK),epochs=1 max_train_pairs=2500 eval_pairs=400,)
+QUICK_TRAIN := $(if $(QUICK),epochs=1 max_train_pairs=5000 eval_pairs=400,)
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test lint format bench clean
