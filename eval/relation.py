@@ -25,8 +25,9 @@ from eval.metrics import IntArray
 from eval.plots import relation_pictures
 from eval.provenance import output_folder, versions, write_json, write_jsonl
 from eval.relation_report import build_report, markdown, round_floats, scores
+from eval.zero_shot import zero_shot_scores
 from roam.errors import DataError, InputError, RoamError
-from roam.interfaces import RelationModel
+from roam.interfaces import Embedder, RelationModel
 from roam.records import Pair
 from roam.relations import RELATIONS, parse_relation
 
@@ -56,12 +57,12 @@ def bundled_training_pairs(test: Sequence[LabelledPair]) -> list[LabelledPair]:
 
     Cross-family independents are drawn at random here, so that no embedder is needed.
     """
-    from data.build import ROOT, Mix, build_split, leave_out, split_families
+    from data.build import ROOT, Mix, build_split, split_families
     from data.families import read_families
 
-    families, _ = split_families(read_families(ROOT / "families.jsonl"), dev_share=0.12, seed=0)
+    families, _ = split_families(read_families(ROOT / "families.jsonl"), dev_share=0.12)
     held = frozenset(normalise_text(text) for pair in test for text in (pair.old, pair.new))
-    return leave_out(build_split(families, Mix(), None, random.Random(0), "T"), held)
+    return build_split(families, Mix(), None, random.Random(0), "T", held)
 
 
 def baselines(
@@ -70,11 +71,12 @@ def baselines(
     predicted: IntArray,
     peers: Mapping[str, Path],
     seed: int,
+    embedder: Embedder | None,
 ) -> dict[str, dict[str, Any]]:
-    """Scores of the majority and lexical baselines on `test`, and of `peers` (name -> predictions.jsonl).
+    """Scores on `test` of the majority, lexical and (with an embedder) zero-shot baselines, and of `peers`.
 
-    A peer, another adapter or a prompted model, also gets `difference`: macro-F1 of `predicted` minus its own, with the
-    paired interval.
+    A peer (name -> predictions.jsonl), another adapter or a prompted model, also gets `difference`: macro-F1 of
+    `predicted` minus its own, with the paired interval.
     """
     from data.baselines import lexical_baselines, sample_groups
 
@@ -82,6 +84,10 @@ def baselines(
     for name, row in lexical_baselines(sample_groups(train, BASELINE_PAIRS, seed), test, seed).items():
         table[name] = dict(row)
     gold = metrics.columns([pair.label for pair in test])
+    if embedder is not None:
+        table["zero-shot rules"] = zero_shot_scores(
+            [Pair(p.old, p.new) for p in test], gold, embedder
+        )
     for name, path in peers.items():
         guess = read_predictions(path, test)
         score = scores(gold, guess)
@@ -128,6 +134,7 @@ def evaluate(
     peers: Mapping[str, Path] | None = None,
     batch_size: int = 64,
     seed: int = 0,
+    embedder: Embedder | None = None,
 ) -> dict[str, Any]:
     """Measure `model` on a pair file, write all files into `out` and return what report.json says."""
     pairs = read_pairs(pairs_path)
@@ -139,7 +146,9 @@ def evaluate(
     seconds = time.perf_counter() - started
     report: dict[str, Any] = {"model": name, "data": pairs_path.name, "seed": seed}
     report |= build_report(pairs, probabilities, swapped, model.thresholds, seed)
-    report["baselines"] = round_floats(baselines(train, pairs, metrics.decide(probabilities), peers or {}, seed))
+    report["baselines"] = round_floats(
+        baselines(train, pairs, metrics.decide(probabilities), peers or {}, seed, embedder)
+    )
     report["baselines_trained_on"] = train_path.name if train_path else "pairs derived from data/families.jsonl"
     report["hashes"] = {
         "pairs": file_sha256(pairs_path),
@@ -194,6 +203,7 @@ def parse_peers(values: Sequence[str]) -> dict[str, Path]:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse_args(argv)
     try:
+        from roam.embedders import load_embedder
         from roam.managers import adapter_folder, load_manager
 
         read_pairs(args.pairs)  # a bad file should not cost the loading of a model
@@ -208,6 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             peers=parse_peers(args.peer),
             batch_size=args.batch_size,
             seed=args.seed,
+            embedder=load_embedder(),
         )
     except RoamError as error:
         print(f"error: {error}", file=sys.stderr)

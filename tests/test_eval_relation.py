@@ -17,6 +17,7 @@ from data.families import read_families
 from data.pairs import LabelledPair, write_pairs
 from eval import relation
 from eval.relation_report import PAPER_TABLE_4, markdown
+from eval.zero_shot import zero_shot
 from roam.errors import DataError
 from roam.records import Pair
 from roam.relations import INDEX, RELATIONS, Relation
@@ -227,3 +228,25 @@ def test_the_command_writes_the_report(
     assert json.loads((out / "timings.json").read_text())["pairs_per_second"] > 0
     assert "second" not in json.dumps(report)
     assert f"**{100 * report['macro_f1']:.1f}**" in (out / "report.md").read_text()
+
+
+def test_zero_shot_rules_by_hand() -> None:
+    class Near:
+        digest, dimension = "near", 2
+
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            return np.array([[0.0, 1.0] if "piano" in text else [1.0, 0.0] for text in texts], dtype=np.float32)
+
+        def count_tokens(self, text: str) -> int:
+            return len(text.split())
+
+        def truncate(self, text: str, tokens: int) -> str:
+            return text
+
+    pairs = [
+        Pair("Has a dog.", "Plays the piano."), Pair("Has a dog.", "Owns a dog."), Pair("Has a dog.", "Has no dog."),
+        Pair("Has 2 dogs.", "Has 3 dogs."), Pair("Has a dog.", "Has a dog named Otto."),
+        Pair("Has a dog named Otto.", "Has a dog."),
+    ]  # fmt: skip
+    found = [RELATIONS[column] for column in zero_shot(pairs, Near())]
+    assert found == [Relation.IND, Relation.EQV, Relation.CON, Relation.CON, Relation.OSN, Relation.NSO]

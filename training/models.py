@@ -76,7 +76,11 @@ def lora_targets(model: Any, config: RelationConfig) -> list[str]:
 
 
 def head_modules(model: Any, missing: Any, config: RelationConfig) -> list[str]:
-    """Top-level modules outside the encoder that came newly initialised: they are trained and saved whole."""
+    """Modules that are trained and saved whole: what came newly initialised, the head, and a pooler.
+
+    Sentence encoders carry a pooler that their mean pooling never used; left frozen, it hides the first token from the
+    head and training hardly starts.
+    """
     if config.head_modules != ("auto",):
         return list(config.head_modules)
     found = set()
@@ -84,7 +88,12 @@ def head_modules(model: Any, missing: Any, config: RelationConfig) -> list[str]:
         parts = key.split(".")
         # A newly initialised pooler sits inside the encoder module (bert.pooler.dense.weight); the head does not.
         found.add(parts[0] if parts[0] != model.base_model_prefix else ".".join(parts[:2]))
-    found |= {name for name in ("classifier", "score", "head", "pooler") if hasattr(model, name)}
+    found |= {name for name in ("classifier", "score", "head") if hasattr(model, name)}
+    found |= {
+        name
+        for name, module in model.named_modules()
+        if name.endswith("pooler") and any(True for _ in module.parameters())
+    }
     return sorted(found)
 
 
