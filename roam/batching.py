@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from roam.judging import Judge
-from roam.records import Observation, Pair
+from roam.judging import Judge, OwnedPair
+from roam.records import Observation
 from roam.retrieval import VectorKind, nearest
 from roam.storage import Store
 from roam.validation import duplicate_key
@@ -42,7 +42,7 @@ class Lookahead:
         """Say which observation of the window is being added now."""
         self._position = position
 
-    def __call__(self) -> Iterator[Pair]:
+    def __call__(self) -> Iterator[OwnedPair]:
         """Yield the unjudged pairs that the observations after the current one are likely to need."""
         for later in range(self._position + 1, len(self._window)):
             observation = self._window[later]

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from roam.errors import InputError
 from roam.events import Event, EventKind, new_event_id, now
 from roam.interfaces import Embedder
-from roam.judging import Judge, Stats
+from roam.judging import Judge, OwnedPair, Stats
 from roam.policy import Stamp, count_relation, update_roles
-from roam.records import Decision, Judgement, Observation, Pair
+from roam.records import Decision, Judgement, Observation
 from roam.relations import RELATIONS, Relation
 from roam.retrieval import VectorKind, embed, move_to_evidence, nearest, put_vector
 from roam.storage import Store, as_mapping
@@ -60,7 +60,10 @@ class Consolidator:
         self.k, self.floor, self.thresholds = k, floor, dict(thresholds)
 
     def add(
-        self, observation: Observation, vector: NDArray[np.float32], lookahead: Callable[[], Iterable[Pair]] = tuple
+        self,
+        observation: Observation,
+        vector: NDArray[np.float32],
+        lookahead: Callable[[], Iterable[OwnedPair]] = tuple,
     ) -> Decision:
         """Plan and commit one observation; `lookahead` names further pairs to classify if a pass is needed at all."""
         for _ in range(_OPTIMISTIC_TRIES):
@@ -113,7 +116,7 @@ class Consolidator:
         return self.store.observations_at([sequence for sequence, _ in found])
 
     def _plan(
-        self, observation: Observation, vector: NDArray[np.float32], lookahead: Callable[[], Iterable[Pair]]
+        self, observation: Observation, vector: NDArray[np.float32], lookahead: Callable[[], Iterable[OwnedPair]]
     ) -> Plan:
         version = self.store.version(observation.user)
         same = self.store.same_words(observation.user, observation.text)
@@ -146,12 +149,12 @@ class Consolidator:
         return Plan(observation, version, decision, vector, view, view_vector)
 
     def _judge(
-        self, observation: Observation, candidates: list[Observation], lookahead: Callable[[], Iterable[Pair]]
+        self, observation: Observation, candidates: list[Observation], lookahead: Callable[[], Iterable[OwnedPair]]
     ) -> list[Judgement]:
         user, olds = observation.user, [candidate.text for candidate in candidates]
         missing = self.judge.missing(user, observation.text, olds)
         if missing:
-            self.judge.classify(user, [*missing, *lookahead()])
+            self.judge.classify([*missing, *lookahead()])
         self.stats.cached_pairs += len(olds) - len(missing)
         judgements = []
         for candidate, row in zip(candidates, self.judge.probabilities(user, observation.text, olds), strict=True):

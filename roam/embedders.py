@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -33,9 +34,7 @@ class TransformerEmbedder:
 
     @cached_property
     def dimension(self) -> int:
-        from transformers import AutoConfig
-
-        return int(AutoConfig.from_pretrained(self.base.path).hidden_size)
+        return int(json.loads((self.base.path / "config.json").read_text(encoding="utf-8"))["hidden_size"])
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,13 @@ class Stats:
     retries: int = 0
 
 
+class OwnedPair(NamedTuple):
+    """A pair of one user's texts."""
+
+    user: str
+    pair: Pair
+
+
 class Judge:
     """Probabilities of pairs of one user's texts, from the store where they are known, else from the model.
 
@@ -45,22 +53,29 @@ class Judge:
         self._fresh: dict[str, dict[tuple[str, str], NDArray[np.float32]]] = {}
         self.model = model
 
-    def missing(self, user: str, new: str, olds: Sequence[str]) -> list[Pair]:
-        """Return the pairs (old, new) that nothing is known about yet."""
+    def missing(self, user: str, new: str, olds: Sequence[str]) -> list[OwnedPair]:
+        """Return the pairs (old, new) of this user that nothing is known about yet."""
         known = self._known(user, new)
-        return [Pair(old, new) for old in olds if text_hash(old) not in known]
+        return [OwnedPair(user, Pair(old, new)) for old in olds if text_hash(old) not in known]
 
-    def classify(self, user: str, pairs: Iterable[Pair]) -> None:
-        """Classify pairs in one forward pass, each distinct pair once; no pass for an empty batch."""
-        batch = list(dict.fromkeys(pairs))
+    def classify(self, owned: Iterable[OwnedPair]) -> None:
+        """Classify pairs in one forward pass, each distinct pair once; no pass for an empty batch.
+
+        Two users may have said the same: the pair is classified once and kept for each of them, so that erasing one
+        user touches nothing of the other.
+        """
+        owners: dict[Pair, set[str]] = {}
+        for user, pair in owned:
+            owners.setdefault(pair, set()).add(user)
+        batch = list(owners)
         if not batch:
             return
         probabilities = check_probabilities(self.model.predict_proba(batch), len(batch), self.model.digest)
         self._stats.forward_passes += 1
         self._stats.pairs += len(batch)
-        fresh = self._fresh.setdefault(user, {})
         for pair, row in zip(batch, probabilities, strict=True):
-            fresh[text_hash(pair.new), text_hash(pair.old)] = row
+            for user in owners[pair]:
+                self._fresh.setdefault(user, {})[text_hash(pair.new), text_hash(pair.old)] = row
 
     def probabilities(self, user: str, new: str, olds: Sequence[str]) -> list[NDArray[np.float32]]:
         """Return one row of shape (5,) for each old text; all of them must be known."""

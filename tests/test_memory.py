@@ -13,7 +13,7 @@ import pytest
 from roam.errors import AdapterError, InputError, NotFoundError, StoreError
 from roam.events import EventKind
 from roam.memory import Memory
-from roam.records import Observation, Role
+from roam.records import Observation, Pair, Role
 from roam.relations import Relation
 from tests.stubs import BrokenFuser, HashEmbedder, JoinFuser, ScriptedRelations
 
@@ -375,3 +375,20 @@ def test_a_damaged_store_is_reported(tmp_path: Path) -> None:
     path.write_bytes(bytes(data))
     with pytest.raises(StoreError, match=r"damaged|not a usable store"), open_memory(path=path) as memory:
         memory.add("One more fact.", user="u")
+
+
+def test_a_batch_of_several_users_keeps_their_judgements_apart() -> None:
+    """A pair is classified once a batch and kept under each user who said it; erasing one leaves the other's."""
+    model = ScriptedRelations()
+    facts = [("Has a red bike.", "ana"), ("Has a red bike.", "bob"), ("Has a blue bike.", "ana"),
+             ("Has a blue bike.", "bob"), ("Has a green bike.", "bob")]  # fmt: skip
+    with Memory.open(":memory:", manager=model, embedder=HashEmbedder(), fusion="off", floor=-1.0) as memory:
+        memory.add_many([{"text": text, "user": user} for text, user in facts])
+        assert len(model.calls) == 1
+        assert sorted(model.calls[0]) == sorted({
+            Pair("Has a red bike.", "Has a blue bike."), Pair("Has a red bike.", "Has a green bike."),
+            Pair("Has a blue bike.", "Has a green bike."),
+        })  # fmt: skip
+        memory.erase_user("ana")
+        assert len(memory.primaries(user="bob")) == 3
+        assert all(memory.explain(view.id) for view in memory.primaries(user="bob"))
