@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from roam.fusion.attributes import (
     absorb_change,
@@ -159,6 +160,9 @@ def _values_for_name(statement: Statement, attribute: str, nominal: bool) -> lis
     return [value] if value else []
 
 
+_WORK: Final = re.compile(r"\b(?:work|job|retire|quit|left|fired|laid off|unemployed|career|business|promot|hired)")
+
+
 def _by_some(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | None:
     """Only some statements give a value for the one attribute in question; the others are told in full."""
     found = [dict(rule_values(statement)) for statement in statements]
@@ -169,6 +173,9 @@ def _by_some(statements: Sequence[Statement]) -> tuple[str, list[_Value]] | None
     if len(names) != 1:
         return None
     attribute = names.pop()
+    others = [statement.predicate for statement, values in zip(statements, found, strict=True) if not values]
+    if attribute == "job" and not all(_WORK.search(predicate) for predicate in others):
+        return None  # "is a good cook" beside "could not cook" is no job
     told = _told(statements)
     last = len(statements) - 1
     texts: list[str] = []

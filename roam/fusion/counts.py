@@ -17,7 +17,8 @@ SEPARATE_DAYS: Final = 3
 
 _COUNT: Final = re.compile(
     r"(?:\bat least |\babout |\baround |\bmore than )?"
-    r"\b(?P<count>once|twice|thrice|(?:(?:two|three|four|five|six|seven|eight|nine|ten|\d+) times))\b"
+    r"(?<!not )(?<!at )\b(?P<count>once(?=$|,| in\b| on\b| at\b| with\b| to\b| because\b)|twice|thrice"
+    r"|(?:(?:two|three|four|five|six|seven|eight|nine|ten|\d+) times))\b"
     r"(?! (?:an?|per|each|every|more|as|the|weekly|daily)\b)(?P<tail> (?:now|by now|so far|already))?",
     re.IGNORECASE,
 )
@@ -58,7 +59,7 @@ def stated_count(text: str) -> int | None:
     if match is None or _HEDGED.match(match[0]):
         return None
     word = match["count"].lower().split()[0]
-    return {"thrice": 3}.get(word) or int(stem(word))
+    return {"once": 1, "thrice": 3}.get(word) or int(stem(word))
 
 
 def count_events(statements: Sequence[Statement], dates: Sequence[str | None]) -> Counted | None:
@@ -129,7 +130,7 @@ _BROKE_DOWN: Final = re.compile(
 )
 _OBJECT_VERBS: Final = re.compile(
     r"^(?:has |had )?(?:bought|purchased|ordered|got|had|made|prepared|took|taken|gave|given|suffered"
-    r"|did|done|drank|held|went on)\b"
+    r"|did|done|drank|held|met|called|went on)\b"
 )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from typing import Final, NamedTuple
 
-from roam.fusion.lexicon import STOP_WORDS, TIME_WORDS
+from roam.fusion.lexicon import FINITE_VERBS, GENERIC_NOUNS, STOP_WORDS, TIME_WORDS
 from roam.fusion.text import content, content_set, names, negated, numbers, stem, words
 
+_AFTER_VERB: Final = "the|an?|his|her|their|them|it|to|up|out|off|for|every|by|as|no|at|in|on|under|behind|over|hard"
 _CLAUSE: Final = re.compile(
-    r"(?P<joint>, |: | and (?=(?!always |others )(?:[a-z]+s|has|had|is|would|could|can|will|cannot|[a-z]+ed) ))"
+    r"(?P<joint>, |: | and (?=(?!(?:always|others|his|its|this|hers|theirs) )"
+    r"(?:(?:has|had|is|was|would|could|can|will|cannot|works|lives|hates|loves|likes|[a-z]+ed) "
+    rf"|[a-z]+s (?:{_AFTER_VERB})\b)))"
 )
 _LINKS: Final = (
     "because of|because|in which|without|with|named|called|who|which|that|using|since|as|for|from|on|in|at|by|during"
@@ -27,8 +29,8 @@ _ATTACHED: Final = re.compile(r"^(?:of|for|to|by|from|about)\b")
 _SUBJECT_INSIDE: Final = re.compile(r"\b(?:[Tt]he user|User)\b")
 _RANGE: Final = re.compile(
     r"\b(?:above|below|between|over|under|more than|less than|at least|at most|about|roughly|around"
-    r"|almost|nearly|before"
-    r"|after|for over)(?: \w+)? \d|\b(?:some|several|various|somewhere|some kind|some sort)\b"
+    r"|almost|nearly|before|after|for over)(?: \w+)? \d|\b(?:\w+er|more|less) than\b|\b(?:some|several"
+    r"|various|somewhere|some kind|some sort)\b"
 )
 _SURE: Final = re.compile(
     rf"^(?:because|in which|without|with|named|called|who|which|that|using|as an?|{_PARTICIPLES})\b"
@@ -39,11 +41,15 @@ _PLACE: Final = re.compile(
 )
 _NOT_DETAILS: Final = re.compile(
     r"^(?:as a (?:child|kid|rule|teenager|hobby|whole|result)\b|with (?:children|people|others|kids|animals|it|them)$"
-    r"|on an? (?:regular|daily|weekly|monthly|yearly) basis)"
+    r"|in (?:his|her|their) (?:life|career)\b|not\b|on an? (?:regular|daily|weekly|monthly|yearly) basis)"
 )
 _RELATIVE: Final = re.compile(r"^(?:that|who|which|in which)\b")
 _NOUN_PHRASE: Final = re.compile(r"\b(?:an?|the|his|her|their|its|no|all|every)\b|\d")
 _EQV_LINKS: Final = re.compile(r"^(?:with|without|on an?|because|named|called|using|during|since|from|who|which)\b")
+
+
+_SAME_START: Final = 5
+"""Words that share so many first letters are taken for forms of one word."""
 
 
 class Piece(NamedTuple):
@@ -105,18 +111,51 @@ def details(text: str, base: str, careful: bool) -> list[Piece]:
     found: list[Piece] = []
     for position, cut_out in enumerate(cut[1:], 1):
         piece = _from_first_news(_without_copula(_about_subject(cut_out, cut[position - 1])), known)
-        fresh = _tokens(piece.text) - known
+        fresh = _unknown(piece.text, known)
         if not fresh or _SUBJECT_INSIDE.search(piece.text) or _fills_a_slot(cut[position - 1], piece, base):
             continue
+        if piece.joint == ", " and piece.text.split(" ", 1)[0] in FINITE_VERBS:
+            continue  # the predicate goes on behind an insertion: no modifier
         if _RELATIVE.match(piece.text) and not _NOUN_PHRASE.search(base):
             continue
+        around = _tokens(_without_subject(text)) - _tokens(piece.text)
+        support = len(around) - len(_unknown_of(around, known))
+        share = support / len(around) if around else float(careful)
         if careful:
             complement = position == 1 and piece.joint == " " and not has_object
-            if _is_detail(piece, main, complement):
+            if _is_detail(piece, main, complement) and _is_supported(piece, support, share, known):
                 found.append(piece)
-        elif _is_new(piece, fresh, base):
+        elif share >= 0.5 and _is_new(piece, fresh, known) and (share > 0.5 or piece.joint != " "):
             found.append(piece)
     return found
+
+
+def _without_subject(text: str) -> str:
+    return " ".join(text.split(" ")[_subject_length(text) :])
+
+
+def _unknown(text: str, known: set[str]) -> set[str]:
+    """Content words of `text` that are not known; forms of a known word ("diabetic", "diabetes") are known."""
+    exact = {stem(name) for name in names(f"x {text}")} | numbers(text)
+    fresh = _tokens(text) - known
+    return (fresh & exact) | _unknown_of(fresh - exact, known)
+
+
+def _unknown_of(tokens: set[str], known: set[str]) -> set[str]:
+    starts = {word[:_SAME_START] for word in known if len(word) >= _SAME_START}
+    return {word for word in tokens if word not in known and word[:_SAME_START] not in starts}
+
+
+def _is_supported(piece: Piece, support: int, share: float, known: set[str]) -> bool:
+    """Whether the rest of the sentence speaks of what the base speaks of, so that the piece says more about that."""
+    named = {stem(name) for name in names(f"x {piece.text}")}
+    if named and named <= known:
+        return False
+    if any(word.lower() in GENERIC_NOUNS for word in words(piece.text)):
+        return False  # "in a science subject", "built by a company": the specific statement implies it
+    if piece.joint == " " and (_PLACE.match(piece.text) or piece.text.startswith("as ")):
+        return share >= 0.5 and support > 0
+    return True
 
 
 def _about_subject(piece: Piece, before: Piece) -> Piece:
@@ -184,26 +223,18 @@ def _digits(text: str) -> str:
     return " ".join(stem(word) if stem(word)[0].isdigit() else word for word in text.split())
 
 
-def _is_new(piece: Piece, fresh: set[str], base: str) -> bool:
+def _is_new(piece: Piece, fresh: set[str], known: set[str]) -> bool:
     hard = numbers(piece.text) | {stem(name) for name in names(f"x {piece.text}")}
-    if hard & fresh:
-        return not _disagrees(piece.text, base)
-    if hard:
+    tokens = _tokens(piece.text)
+    if _RANGE.search(_digits(piece.text)):
         return False
-    share = len(fresh) / len(_tokens(piece.text))
-    return share >= 0.5 if piece.joint != " " else share == 1 and bool(_EQV_LINKS.match(piece.text))
-
-
-def _disagrees(text: str, base: str) -> bool:
-    """Whether both give another number of the same thing ("the fifth floor", "the second floor")."""
-    return any(
-        unit == known and number != other for unit, number in _quantities(text) for known, other in _quantities(base)
-    )
-
-
-def _quantities(text: str) -> list[tuple[str, str]]:
-    stems = [stem(word) for word in words(text)]
-    return [(unit, number) for number, unit in pairwise(stems) if number[0].isdigit() and not unit[0].isdigit()]
+    if hard & fresh:
+        # A number or name beside words that the base has is the same thing told otherwise.
+        return piece.joint != " " or not (tokens - hard) & known
+    if hard or re.match(r"^(?:and )?(?:he|she|they|it|who|which)\b", piece.text):
+        return False
+    new = len(fresh) / len(tokens)
+    return new >= 0.5 if piece.joint != " " else new == 1 and bool(_EQV_LINKS.match(piece.text))
 
 
 def _without_copula(piece: Piece) -> Piece:
@@ -235,6 +266,12 @@ def fold(base: str, others: list[str], careful: bool) -> str:
     return base
 
 
+def fold_whole(base: str, other: str) -> str | None:
+    """`base` with the details of an equivalent statement, or None when a number or name of it would still lack."""
+    merged = fold(base, [other], careful=False)
+    return merged if covers(merged, other) else None
+
+
 def covers(base: str, other: str) -> bool:
     """Whether `base` holds every number and name of `other`."""
     hard = numbers(other) | {stem(name) for name in names(other) if name.lower() not in STOP_WORDS}
@@ -249,7 +286,5 @@ def only_loose(base: str, other: str) -> bool:
 
 
 def missing(base: str, other: str) -> int:
-    """How many content words of `other` the base lacks; words that share their first five letters count as one."""
-    known = _tokens(base)
-    starts = {word[:5] for word in known}
-    return sum(1 for word in _tokens(other) if word not in known and word[:5] not in starts)
+    """How many content words of `other` the base lacks."""
+    return len(_unknown(other, _tokens(base)))

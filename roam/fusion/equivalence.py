@@ -9,7 +9,7 @@ from typing import Final
 from roam.fusion.attributes import possessive, rule_values
 from roam.fusion.conflict import Timed
 from roam.fusion.counts import count_events, stated_count, with_count, without_count
-from roam.fusion.details import Piece, covers, details, fold, insert, missing, only_loose
+from roam.fusion.details import Piece, covers, details, fold, fold_whole, insert, missing, only_loose
 from roam.fusion.grammar import Statement, read, with_subject
 from roam.fusion.text import content_set, names, normalised, numbers, strip_period
 from roam.relations import Relation
@@ -75,11 +75,18 @@ def fuse_equivalent(items: Sequence[Timed]) -> list[str]:
     base, rest = _base([item.segment for item in items])
     if counted:
         base, rest = items[0].segment, [item.segment for item in items[1:]]
-    merged = with_subject(fold(base, rest, careful=False), statements[0])
+    merged, kept = base, []
+    for text in rest:
+        told = without_count(text) if counted else text
+        # What cannot be folded and holds a number or a name of its own is kept beside, never dropped.
+        if folded := fold_whole(merged, told):
+            merged = folded
+        else:
+            kept.append(text)
+    if base != items[0].segment:
+        merged = with_subject(merged, statements[0])
     if counted:
         merged = strip_period(with_count(merged, counted.number))
-    # What cannot be folded and holds a number or a name of its own is kept beside, never dropped.
-    kept = [text for text in rest if not covers(merged, without_count(text) if counted else text)]
     return [merged, *kept]
 
 
@@ -115,8 +122,17 @@ _AMOUNT: Final = re.compile(
 )
 
 
+_RANKED: Final = re.compile(
+    r"\b(?P<n>second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\d+(?:st|nd|rd"
+    r"|th)) (?P<of>floor|grade|year|row|round|place)\b"
+)
+
+
 def _different_amounts(first: Statement, last: Statement) -> str | None:
-    """Two amounts of the same unit, one of them under the name of an attribute ("gym fee")."""
+    """Two amounts of one unit, one of them under the name of an attribute ("gym fee"), or two ranks ("fifth floor")."""
+    ranks = _RANKED.findall(first.text) + _RANKED.findall(last.text)
+    if len(ranks) == 2 and ranks[0][1] == ranks[1][1] and ranks[0][0] != ranks[1][0]:
+        return f"{first.owner} {ranks[0][1]}: previously {ranks[0][0]}; now {ranks[1][0]}"
     named = possessive(last) or possessive(first)
     old, new = _AMOUNT.findall(first.predicate), _AMOUNT.findall(last.predicate)
     if named is None or len(old) != 1 or len(new) != 1 or old[0][1] != new[0][1] or old[0][0] == new[0][0]:

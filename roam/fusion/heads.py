@@ -145,7 +145,7 @@ def _root(verb: str) -> str:
 
 def gerund(verb: str) -> str:
     """The -ing form of a third-person verb, or "" for verbs that name no habit."""
-    if verb in PLAIN_VERBS or not verb.isalpha():
+    if verb in PLAIN_VERBS or f"{verb}s" in PLAIN_VERBS or not verb.isalpha():
         return ""
     if verb.endswith("ing"):
         return verb

@@ -31,7 +31,6 @@ NUMBER_WORDS = {word: str(value) for value, word in enumerate(_COUNTING.split())
     "eighth": "8th",
     "ninth": "9th",
     "tenth": "10th",
-    "once": "1",
     "twice": "2",
     "thirty": "30",
     "forty": "40",
@@ -115,10 +114,10 @@ _COUNTRY_NAMES: Final = (
 )
 COUNTRIES: Final = frozenset(_COUNTRY_NAMES.split("|"))
 EVERYDAY_VERBS: Final = word_set(
-    """ate dined visited attended donated called phoned rang baked cooked practised practiced swam jogged missed hosted
-    babysat mowed watered cleaned washed reinstalled reinstall returned volunteered performed charged cycled biked
-    bowled fished skated overslept trained exercised ironed vacuumed hoovered complained tutored sang danced
-    streamed backed restarted roasted grilled played met watched failed walked groomed tipped fainted late asleep
+    """ate dined visited attended donated phoned rang baked cooked practised practiced swam jogged missed hosted
+    babysat mowed watered cleaned washed reinstalled reinstall returned volunteered performed cycled biked
+    bowled fished skated overslept exercised ironed vacuumed hoovered complained tutored sang danced
+    streamed restarted roasted grilled played watched failed walked groomed tipped fainted late asleep
     led served phoned skyped texted jammed rehearsed"""
 )
 CONSUMABLES: Final = word_set(
@@ -169,3 +168,9 @@ OWNED_VERBS: Final = word_set(
     lost won bought sold called broke came became stands smokes plans works opens closes arrives lasts doesn't
     don't wants expires"""
 )
+GENERIC_NOUNS: Final = word_set(
+    """person people adult adults subject science sport sports trade company manufacturer competition field area region
+    kind type sort place thing things something group organisation organization language languages
+    country industry sector profession form way"""
+)
+FINITE_VERBS: Final = frozenset(PAST) | word_set("""was were had did got went took came became""")
