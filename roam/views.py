@@ -71,12 +71,16 @@ def plain_view(request: FusionRequest) -> str:
 
 
 def fusion_request(relation: Relation, parts: Sequence[Part], survivor_id: str) -> FusionRequest:
-    """Return the request for the fuser, its inputs in the order in which the states held."""
-    affirmed = relation is Relation.CON
+    """Return the request for the fuser, its inputs by observation time as equation 9 sorts them.
+
+    When that would not end a change with the current state (a restated state outlived a later-dated other one), the
+    inputs stand in the order in which the states were last affirmed.
+    """
     by_id = {part.stamp.id: part for part in parts}
-    ordered = in_time_order([part.stamp for part in parts], affirmed=affirmed)
-    # A restated state outlives a later-dated other one; its own time would then stand in the wrong order.
-    use_affirmed = affirmed and ordered != in_time_order([part.stamp for part in parts])
+    ordered = in_time_order([part.stamp for part in parts])
+    use_affirmed = relation is Relation.CON and ordered[-1].id != survivor_id
+    if use_affirmed:
+        ordered = in_time_order([part.stamp for part in parts], affirmed=True)
     inputs = tuple(TimedText(by_id[stamp.id].view, time_text(_time(stamp, use_affirmed))) for stamp in ordered)
     return FusionRequest(inputs, relation, [stamp.id for stamp in ordered].index(survivor_id))
 
