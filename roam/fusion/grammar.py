@@ -238,7 +238,7 @@ def is_present(statement: Statement) -> bool:
 
 
 def tell(statement: Statement, current: bool = True) -> str:
-    """The whole statement as a value: the owner's predicate, or the possession with "their" and its predicate.
+    """The full statement as a value: the owner's predicate, or the possession with "their" and its predicate.
 
     A value that is not `current` goes into the past tense.
     """
