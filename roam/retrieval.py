@@ -8,6 +8,7 @@ computed by sqlite-vec within SQLite, hence always over the same snapshot as the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
@@ -108,24 +109,49 @@ def search_views(
         ((score, sequence, kind) for kind in kinds for sequence, score in nearest(store, user, kind, vector, most)),
         key=lambda entry: (-entry[0], entry[1]),
     )
-    hits: list[Hit] = []
-    context = ""
+    packer = _Packer(embedder, budget)
     for score, sequence, kind in ranked[:most]:
-        prefix = f"{context}\n" if context else ""
-        left = budget - embedder.count_tokens(prefix)
-        hit = _hit(store, user, sequence, kind, score)
-        text = hit.text if embedder.count_tokens(hit.text) <= left else embedder.truncate(hit.text, left)
-        while text and embedder.count_tokens(prefix + text) > budget:  # tokens may differ where two texts meet
-            left -= 1
-            text = embedder.truncate(hit.text, left)
-        if not text:
+        if not packer.add(_hit(store, user, sequence, kind, score)):
             break
-        context = prefix + text
-        tokens = embedder.count_tokens(text)
-        hits.append(Hit(hit.id, text, score, hit.members, hit.observed_at, hit.role, tokens))
-        if text != hit.text:
-            break
-    return SearchResult(query, context, tuple(hits), budget, embedder.count_tokens(context))
+    packer.trim()
+    context = packer.context()
+    return SearchResult(query, context, tuple(packer.hits), budget, embedder.count_tokens(context))
+
+
+class _Packer:
+    """Fills a token budget with hits in rank order; the last one may be cut."""
+
+    def __init__(self, embedder: Embedder, budget: int) -> None:
+        self._embedder, self._budget, self._used = embedder, budget, 0
+        self._separator = embedder.count_tokens("\n")
+        self.hits: list[Hit] = []
+
+    def context(self) -> str:
+        return "\n".join(hit.text for hit in self.hits)
+
+    def add(self, hit: Hit) -> bool:
+        """Take a hit, cut if need be; False when the budget is full."""
+        left = self._budget - self._used - (self._separator if self.hits else 0)
+        tokens = self._embedder.count_tokens(hit.text)
+        if tokens <= left:
+            self._append(hit, hit.text, tokens)
+            return True
+        text = self._embedder.truncate(hit.text, left) if left > 0 else ""
+        if text:
+            self._append(hit, text, self._embedder.count_tokens(text))
+        return False
+
+    def trim(self) -> None:
+        """Cut from the end what is too much: a tokenizer may count a joined text as more than its parts."""
+        while self.hits and self._embedder.count_tokens(self.context()) > self._budget:
+            last = self.hits.pop()
+            text = self._embedder.truncate(last.text, last.tokens - 1)
+            if text:
+                self.hits.append(replace(last, text=text, tokens=self._embedder.count_tokens(text)))
+
+    def _append(self, hit: Hit, text: str, tokens: int) -> None:
+        self._used += tokens + (self._separator if self.hits else 0)
+        self.hits.append(replace(hit, text=text, tokens=tokens))
 
 
 def _hit(store: Store, user: str, sequence: int, kind: VectorKind, score: float) -> Hit:

@@ -92,7 +92,7 @@ class ByHand:
         ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(relations, st.lists(st.sampled_from(TEXTS), max_size=9))
 def test_chronological_stream_is_algorithm_1_by_hand(drawn: list[Relation], stream: list[str]) -> None:
     by_hand = ByHand(drawn)
@@ -111,7 +111,7 @@ facts = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(relations, facts, st.integers(min_value=1, max_value=4))
 def test_S04_add_many_equals_one_by_one(
     drawn: list[Relation], stream: list[tuple[str, str, int | None]], k: int
@@ -230,6 +230,6 @@ class Store(RuleBasedStateMachine):
 
 
 Store.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=25, stateful_step_count=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestStore = Store.TestCase
