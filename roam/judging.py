@@ -50,7 +50,7 @@ class Judge:
     def __init__(self, store: Store, model: RelationModel, stats: Stats) -> None:
         self._store = store
         self._stats = stats
-        self._fresh: dict[str, dict[tuple[str, str], NDArray[np.float32]]] = {}
+        self._fresh: dict[str, dict[str, dict[str, NDArray[np.float32]]]] = {}  # user, new text, old text (hashes)
         self.model = model
 
     def missing(self, user: str, new: str, olds: Sequence[str]) -> list[OwnedPair]:
@@ -75,7 +75,8 @@ class Judge:
         self._stats.pairs += len(batch)
         for pair, row in zip(batch, probabilities, strict=True):
             for user in owners[pair]:
-                self._fresh.setdefault(user, {})[text_hash(pair.new), text_hash(pair.old)] = row
+                rows = self._fresh.setdefault(user, {}).setdefault(text_hash(pair.new), {})
+                rows[text_hash(pair.old)] = row
 
     def probabilities(self, user: str, new: str, olds: Sequence[str]) -> list[NDArray[np.float32]]:
         """Return one row of shape (5,) for each old text; all of them must be known."""
@@ -85,7 +86,8 @@ class Judge:
     def flush(self, user: str) -> None:
         """Write what is new for this user; call it inside a transaction."""
         fresh = self._fresh.pop(user, {})
-        self._store.save_probabilities(user, self.model.digest, ((new, old, row) for (new, old), row in fresh.items()))
+        entries = ((new, old, row) for new, rows in fresh.items() for old, row in rows.items())
+        self._store.save_probabilities(user, self.model.digest, entries)
 
     def forget(self) -> None:
         """Drop what is not written yet."""
@@ -93,9 +95,7 @@ class Judge:
 
     def _known(self, user: str, new: str) -> dict[str, NDArray[np.float32]]:
         known = self._store.cached_probabilities(user, new, self.model.digest)
-        new_hash = text_hash(new)
-        known.update({old: row for (key, old), row in self._fresh.get(user, {}).items() if key == new_hash})
-        return known
+        return {**known, **self._fresh.get(user, {}).get(text_hash(new), {})}
 
 
 def check_probabilities(values: object, rows: int, digest: str) -> NDArray[np.float32]:

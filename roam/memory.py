@@ -23,6 +23,7 @@ from roam.judging import Judge, Stats
 from roam.policy import Stamp, check_thresholds, in_time_order
 from roam.records import Decision, Observation, Role, SearchResult, View
 from roam.relations import Relation
+from roam.replaying import Replay, compare, count_relations
 from roam.retrieval import default_floor, embed, search_views
 from roam.revision import Reviser
 from roam.state import make_view
@@ -242,3 +243,39 @@ class Memory(Timeline):
             primary_id = None if placed is None else placed[0]
             role = None if primary_id is None else Role.PRIMARY if primary_id == id else Role.EVIDENCE
             return Record(observation, role, primary_id, store.recorded_at(id))
+
+    # Trying out -------------------------------------------------------------------------------------------------
+
+    def replay(
+        self, *, user: str, manager: object | None = None, thresholds: Mapping[str, float] | None = None
+    ) -> Replay:
+        """Return what another manager or other thresholds would have made of a user's facts. Nothing is changed.
+
+        The observations that are not retracted run once more through a store in memory, with this one's embedder,
+        fuser, k and floor. Other thresholds alone cost no model pass for pairs that were judged already. Decisions that
+        were undone by hand run like all others.
+        """
+        owner = clean_user(user)
+        model = self._judge.model if manager is None else resolve_parts(manager, "off", self._embedder).relation_model
+        parts = Parts(model, self._views.fuser, self._embedder)
+        if thresholds is None:
+            limits = dict(self._consolidator.thresholds if manager is None else model.thresholds)
+        else:
+            limits = check_thresholds(thresholds)
+        with (
+            self._reading() as store,
+            Memory(":memory:", parts, k=self._k, floor=self._floor, thresholds=limits) as twin,
+        ):
+            now = store.primary_of(owner)
+            observations = [entry for entry in store.observations(owner) if entry.id in now]
+            store.copy_judgements(owner, twin._store)
+            twin.add_many(observations)
+            decided = [event.decision.relation for event in store.events(owner) if event.decision is not None]
+            would = [event.decision.relation for event in twin.history(user=owner) if event.decision is not None]
+            return Replay(
+                moved=compare(observations, now, twin._store.primary_of(owner)),
+                relations_now=count_relations(decided),
+                relations_then=count_relations(would),
+                views_then=tuple(twin.primaries(user=owner)),
+                forward_passes=twin.stats.forward_passes,
+            )

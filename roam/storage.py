@@ -273,6 +273,12 @@ class Store(Database):
         self.rows("DELETE FROM state WHERE user = ?", (user,))
         self.rows("DELETE FROM vectors WHERE user = ?", (user,))
 
+    def copy_judgements(self, user: str, target: Store) -> None:
+        """Copy what is known about one user's pairs into another store, where it counts as known from the start."""
+        sql = "SELECT user, new_hash, old_hash, model, probabilities, 0 AS known_after FROM judgements WHERE user = ?"
+        for row in self.rows(sql, (user,)):
+            target.rows("INSERT OR IGNORE INTO judgements VALUES (?, ?, ?, ?, ?, ?)", row)
+
     def users(self) -> list[str]:
         """Return every user with at least one observation or event."""
         sql = "SELECT user FROM observations UNION SELECT user FROM events WHERE user <> '' ORDER BY 1"

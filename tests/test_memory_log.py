@@ -299,3 +299,29 @@ def test_verify_finds_a_hole_in_the_log(memory: Memory, tmp_path: Path) -> None:
     db.execute("DELETE FROM events")
     db.close()
     assert "has 0 decisions" in memory.verify().problems[0]
+
+
+# Replay -------------------------------------------------------------------------------------------------------------
+
+
+def test_replay_under_the_same_settings_changes_nothing(memory: Memory) -> None:
+    add(memory, *MOVES, ("t", TEA, "2026-01-01"), ("g", GREEN, "2026-01-02"))
+    replay = memory.replay(user="maya")
+    assert (replay.moved, replay.forward_passes) == ((), 0)
+    assert list(replay.views_then) == memory.primaries(user="maya")
+    assert replay.relations_now == replay.relations_then
+
+
+def test_replay_shows_what_other_thresholds_or_another_manager_would_do(memory: Memory) -> None:
+    add(memory, *MOVES)
+    before = memory.primaries(user="maya")
+    stricter = memory.replay(user="maya", thresholds={"CON": 0.99})
+    assert [(entry.observation.id, entry.now, entry.then) for entry in stricter.moved] == [
+        ("p", "o", "p"),
+        ("r", "o", "r"),
+    ]
+    assert stricter.relations_then[Relation.CON] == 0
+    other = memory.replay(user="maya", manager=ScriptedRelations({(PARIS, ROME): "EQV"}, digest="other"))  # type: ignore[dict-item]
+    assert [(entry.observation.id, entry.then) for entry in other.moved] == [("p", "p"), ("r", "p")]
+    assert other.forward_passes > 0
+    assert memory.primaries(user="maya") == before
