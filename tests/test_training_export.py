@@ -1,0 +1,168 @@
+"""Export of merged models on tiny random bases: same answers, standalone, quantised bases only on request."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.fusion import FusionExample, read_fusion
+from data.pairs import write_pairs
+from roam.adapters import AdapterCard, Probe, read_card, weights_hash, write_card
+from roam.bases import content_hash
+from roam.errors import AdapterError, InputError
+from roam.prompts import FUSION_TEMPLATE
+from roam.records import Pair
+from roam.relation_model import TorchRelationModel
+from roam.relations import RELATIONS
+from tests.tiny import save_base, toy_pairs
+from tests.tiny_fuser import example_rows, save_fuser_base, write_rows
+from training.config import RelationConfig
+from training.export import Answer, compare, export_merged, main
+from training.fuser_config import FuserConfig
+from training.fuser_data import prompt_of
+from training.fuser_model import LoadedFuser, load_trainable
+from training.models import load_classifier
+
+PAIRS = [Pair("Ana likes tea", "Ana hates tea"), Pair("Gus likes very strong coffee", "Gus likes coffee")]
+LABELS = tuple(relation.value for relation in RELATIONS)
+
+
+def randomise(model: Any) -> None:
+    """LoRA starts at zero; random values stand for a trained adapter."""
+    import torch
+
+    torch.manual_seed(1)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(std=0.3)
+
+
+@pytest.fixture(scope="module")
+def relation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A relation adapter with random weights, as training saves one."""
+    base_folder, folder = save_base(tmp_path_factory.mktemp("base")), tmp_path_factory.mktemp("relation")
+    model, tokenizer, base = load_classifier(RelationConfig(base=str(base_folder)))
+    randomise(model)
+    model.save_pretrained(str(folder))
+    tokenizer.save_pretrained(str(folder))
+    card = AdapterCard(kind="relation", labels=LABELS, base=base.name, base_hash=base.content_hash,
+                       weights_hash=weights_hash(folder))  # fmt: skip
+    found = TorchRelationModel(model, tokenizer, card).predict_proba(PAIRS)
+    probes = tuple(
+        Probe(pair.old, pair.new, {name: float(p) for name, p in zip(LABELS, row, strict=True)})
+        for pair, row in zip(PAIRS, found, strict=True)
+    )
+    write_card(folder, replace(card, probes=probes))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def file(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = example_rows(root / "data" / "fusion_train.jsonl", 3)
+    return write_rows(tmp_path_factory.mktemp("fusion") / "fusion.jsonl", rows)
+
+
+def save_fuser(base_folder: Path, folder: Path, examples: list[FusionExample]) -> Path:
+    """A fuser adapter with random weights, as training saves one."""
+    model, tokenizer, base = load_trainable(FuserConfig(base=str(base_folder)))
+    randomise(model)
+    model.save_pretrained(str(folder), save_embedding_layers=False)
+    tokenizer.save_pretrained(str(folder))
+    card = AdapterCard(kind="fuser", labels=LABELS, base=base.name, base_hash=base.content_hash,
+                       template=FUSION_TEMPLATE, weights_hash=weights_hash(folder))  # fmt: skip
+    loaded = LoadedFuser(model, tokenizer, card)
+    texts = [(prompt_of(example), example.target) for example in examples]
+    probes = tuple(Probe(a, b, {"token": loaded.token_probability(a, b)}) for a, b in texts)
+    write_card(folder, replace(card, probes=probes))
+    return folder
+
+
+def test_merged_relation_model_stands_alone(relation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    write_pairs(tmp_path / "pairs.jsonl", toy_pairs(20, 3, "x"))
+    out = tmp_path / "merged"
+    assert main([str(relation), "--out", str(out), "--pairs", str(tmp_path / "pairs.jsonl")]) == 0
+    assert "parity on 20 inputs: 20/20 answers agree" in capsys.readouterr().out
+    model = AutoModelForSequenceClassification.from_pretrained(out)
+    assert [model.config.id2label[index] for index in range(5)] == list(LABELS)
+    card = read_card(relation)
+    assert json.loads((out / "roam.json").read_text()) == json.loads((relation / "roam.json").read_text())
+    alone = TorchRelationModel(model, AutoTokenizer.from_pretrained(out), card).predict_logits(PAIRS)
+    assert np.abs(alone - TorchRelationModel.load(relation).predict_logits(PAIRS)).max() < 1e-4
+    report = json.loads((out / "export.json").read_text())
+    assert report["parity"]["agreement"] == 20
+    assert report["weights"] == content_hash(out)
+
+
+@pytest.mark.parametrize("t5", [False, True], ids=["decoder", "t5"])
+def test_merged_fuser_says_the_same(t5: bool, file: Path, tmp_path: Path) -> None:
+    examples = read_fusion(file)
+    adapter = save_fuser(save_fuser_base(tmp_path / "base", examples, t5=t5), tmp_path / "adapter", examples)
+    parity = export_merged(adapter, tmp_path / "out", pairs=file)
+    assert (parity.compared, parity.agreement) == (3, 3)
+    assert parity.largest_logit_gap < 1e-3
+
+
+def test_T05_quantised_base_is_refused_unless_asked(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+
+    examples = read_fusion(file)
+    plain = save_fuser_base(tmp_path / "plain", examples)
+    quantised = tmp_path / "quantised"
+    settings = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32)
+    AutoModelForCausalLM.from_pretrained(plain, quantization_config=settings, device_map="cpu").save_pretrained(
+        quantised
+    )
+    AutoTokenizer.from_pretrained(plain).save_pretrained(quantised)
+    adapter = save_fuser(quantised, tmp_path / "adapter", examples)
+    arguments = [str(adapter), "--out", str(tmp_path / "out"), "--pairs", str(file)]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "is 4-bit (bitsandbytes)" in error
+    assert "--allow-quantised" in error
+    assert not (tmp_path / "out").exists()
+    assert main([*arguments, "--allow-quantised"]) == 0
+    assert "parity on 3 inputs" in capsys.readouterr().out
+    report = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert report["quantised_base"] == "4-bit (bitsandbytes)"
+    saved = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert {parameter.dtype for parameter in saved.parameters()} == {torch.float32}
+
+
+def test_failed_parity_writes_nothing(relation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import peft
+
+    monkeypatch.setattr(peft.PeftModel, "merge_and_unload", lambda self, **_: self.unload())  # LoRA lost
+    with pytest.raises(AdapterError, match="does not answer as the adapter does"):
+        export_merged(relation, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_formats_and_full_folders_are_refused(
+    relation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(relation), "--format", "onnx-int8", "--out", str(tmp_path / "out")]) == 2
+    assert "'onnx-int8' can't be exported; formats are: merged" in capsys.readouterr().err
+    (tmp_path / "kept.txt").write_text("kept")
+    with pytest.raises(InputError, match="not an empty folder"):
+        export_merged(relation, tmp_path)
+    assert (tmp_path / "kept.txt").read_text() == "kept"
+    assert main([str(relation), "--out", str(tmp_path / "out"), "--pairs", str(tmp_path / "none.jsonl")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_parity_counts_what_differs() -> None:
+    before = [Answer("0", np.array([1.0, 0.0], np.float32)), Answer("1", np.array([0.0, 1.0], np.float32))]
+    after = [Answer("0", np.array([1.0, 0.25], np.float32)), Answer("0", np.array([0.5, 0.0], np.float32))]
+    parity = compare(before, after)
+    assert (parity.compared, parity.agreement, parity.largest_logit_gap) == (2, 1, 1.0)
+    assert str(parity) == "parity on 2 inputs: 1/2 answers agree, largest logit gap 1.00e+00"

@@ -1,0 +1,56 @@
+"""Recipe of a fuser adapter: one schema for encoder-decoder and decoder-only bases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from roam.errors import ConfigError
+from training.config import RelationConfig
+from training.models import choose_precision
+
+
+@dataclass(frozen=True)
+class FuserConfig:
+    """Rates are per step, shares are of an epoch or of the examples, lengths are in tokens."""
+
+    base: str = "SmolLM2-135M-Instruct"  # hub id, short name or folder; its config tells which class it is
+    train: str = "data/fusion_train.jsonl"  # split into train and dev by a hash of the id
+    more_train: tuple[str, ...] = ()  # further files, all of them for training
+    dev_share: float = 0.1
+    out: str = "runs/fuser"
+    seed: int = 0
+    epochs: float = 3.0
+    max_steps: int = -1  # stops earlier than `epochs` when positive
+    max_train_examples: int | None = None  # a seeded subset
+    max_dev_examples: int | None = None  # a seeded subset; dev views are generated at the end
+    batch_size: int = 8
+    gradient_accumulation: int = 1
+    learning_rate: float = 5e-4
+    weight_decay: float = 0.01
+    warmup: float = 0.06  # share of all steps
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    lora_dropout: float = 0.0
+    lora_targets: str = "all-linear"  # or a regular expression over module names
+    initial_adapter: str | None = None  # go on from this adapter's weights
+    max_length: int = 512  # input and view together; longer examples are an error, not cut
+    pad_token: str | None = None  # an existing token, other than EOS; None finds or adds one
+    gradient_checkpointing: bool = False
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    device: Literal["auto", "cpu"] = "auto"
+    evals_per_epoch: int = 1
+    log_every: int = 10  # steps
+
+    def __post_init__(self) -> None:
+        if not 0 < self.dev_share < 1:
+            raise ConfigError(f"dev_share is {self.dev_share}; give a share between 0 and 1, such as 0.1")
+        for name in ("batch_size", "gradient_accumulation", "lora_rank", "max_length", "evals_per_epoch", "log_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; give 1 or more")
+
+
+def fuser_precision(config: FuserConfig, model_type: str) -> tuple[str, str]:
+    """Return (precision, reason) by the rules for classifiers: T5 overflows in fp16 (issue 5651 of transformers)."""
+    return choose_precision(RelationConfig(precision=config.precision, device=config.device), model_type)
