@@ -1,20 +1,20 @@
 # make run            the main job: install, train, evaluate, fill a store, print one page (QUICK=1: a smoke run)
 # make test|lint      what .ci/run runs
 # make bench          speed of the write path and of search on this machine
-# Variables: VENV=.venv  PYTHON=python3  CPU=1 (torch wheel without CUDA)  TORCH=torch==2.13.0  OUT=reports/run  RUN=runs/minilm
+# Variables: VENV=.venv  PYTHON=python3  CPU=1 (torch wheel without CUDA)  TORCH=torch==2.13.0  OUT=reports/run  RUN=runs/run
 
 VENV   ?= .venv
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 OUT    ?= reports/run
-RUN    ?= runs/minilm
-CONFIG ?= configs/relation/minilm.yaml
+RUN    ?= runs/run
+CONFIG ?= configs/relation/$(if $(QUICK),minilm,cpu).yaml
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
 # On Linux the default torch wheel carries CUDA (several GB); CPU=1 takes the small one.
 TORCH_FLAGS := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu,)
-QUICK_TRAIN := $(if $(QUICK),epochs=1 max_train_pairs=5000 eval_pairs=400,)
+QUICK_TRAIN := $(if $(QUICK),epochs=1 max_train_pairs=2500 eval_pairs=200,)
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test lint format bench clean
@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml constraints.txt
 install: $(STAMP)
 
 run: install
-	$(PY) -m data.build
+	$(PY) -m data.build $(if $(QUICK),--no-neighbours,)
 	$(PY) -m training.relation $(CONFIG) out=$(RUN) $(QUICK_TRAIN)
 	$(PY) -m eval.relation --adapter $(RUN)/adapter --pairs data/relation_test_843.jsonl --out $(OUT)/relation
 	$(PY) -m eval.demo --adapter $(RUN)/adapter --report $(OUT)/relation --out $(OUT)/demo

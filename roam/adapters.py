@@ -46,8 +46,8 @@ class AdapterCard:
     base_hash: str
     template: str = PAIR_TEMPLATE
     max_length: int = 128
-    swap_average: bool = False
-    """Whether (OLD, NEW) is judged together with (NEW, OLD), the swapped answer mapped back, and both averaged."""
+    swap_margin: float = 0.0
+    """Pairs whose two most probable relations lie closer than this are judged in both orders and averaged."""
     temperature: float = 1.0
     thresholds: Mapping[str, float] = field(default_factory=dict)
     probes: tuple[Probe, ...] = ()
@@ -64,7 +64,7 @@ class AdapterCard:
             "base": self.base_hash, "weights": self.weights_hash, "labels": list(self.labels),
             "template": self.template, "temperature": self.temperature,
             "thresholds": dict(sorted(self.thresholds.items())), "max_length": self.max_length,
-            "swap_average": self.swap_average,
+            "swap_margin": self.swap_margin,
         }  # fmt: skip
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 

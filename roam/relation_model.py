@@ -75,14 +75,16 @@ class TorchRelationModel:
     def predict_logits(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         """Logits, shape (len(pairs), 5), columns in `RELATIONS` order.
 
-        With `swap_average` both orders of each pair go through the model in the same pass, and the answer for the
-        swapped order is mapped back (OSN and NSO change places) and averaged in, which makes the answers for the two
-        orders agree.
+        Doubtful pairs (the two most probable relations closer than the card's `swap_margin`) are judged in the swapped
+        order as well; that answer is mapped back (OSN and NSO change places) and averaged in.
         """
-        if not self.card.swap_average:
-            return self._forward(pairs)
-        both = self._forward([*pairs, *(Pair(pair.new, pair.old) for pair in pairs)])
-        return np.asarray((both[: len(pairs)] + both[len(pairs) :, SWAPPED_COLUMNS]) / 2, dtype=np.float32)
+        logits = self._forward(pairs)
+        ranked = np.sort(softmax(logits), axis=1)
+        doubtful = np.flatnonzero(ranked[:, -1] - ranked[:, -2] < self.card.swap_margin).tolist()
+        if doubtful:
+            swapped = self._forward([Pair(pairs[index].new, pairs[index].old) for index in doubtful])
+            logits[doubtful] = (logits[doubtful] + swapped[:, SWAPPED_COLUMNS]) / 2
+        return logits
 
     def _forward(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         import torch

@@ -17,9 +17,10 @@ from data.pairs import write_pairs
 from roam.adapters import read_card, weights_hash, write_card
 from roam.errors import AdapterError, BaseModelError, ConfigError, DataError, TrainingError
 from roam.records import Pair
-from roam.relation_model import TorchRelationModel, length_batches
+from roam.relation_model import TorchRelationModel, length_batches, softmax
 from roam.relations import INDEX, RELATIONS, SWAPPED
 from tests.tiny import save_base, toy_pairs
+from training.calibrate import main as calibrate_main
 from training.config import RelationConfig, from_mapping, load_config, to_yaml
 from training.models import choose_precision, load_classifier
 from training.progress import RunGuard
@@ -340,13 +341,35 @@ def test_length_batches_hold_everything_within_the_budget() -> None:
     assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= 30 for batch in batches)
 
 
-def test_swap_average_makes_both_orders_agree(run: Path) -> None:
+def test_swap_margin_makes_both_orders_agree(run: Path) -> None:
     loaded = TorchRelationModel.load(run / "adapter")
-    averaged = TorchRelationModel(loaded.model, loaded.tokenizer, replace(loaded.card, swap_average=True))
+    never, always, doubtful = (
+        TorchRelationModel(loaded.model, loaded.tokenizer, replace(loaded.card, swap_margin=margin))
+        for margin in (0.0, 1.1, 0.5)
+    )
     pairs = [Pair(pair.old, pair.new) for pair in toy_pairs(30, 4, "x")]
     swapped = [Pair(pair.new, pair.old) for pair in pairs]
     columns = [INDEX[SWAPPED[relation]] for relation in RELATIONS]
-    assert np.allclose(averaged.predict_proba(swapped)[:, columns], averaged.predict_proba(pairs), atol=1e-5)
-    assert not np.allclose(loaded.predict_proba(swapped)[:, columns], loaded.predict_proba(pairs), atol=1e-3)
-    assert averaged.card.digest != loaded.digest
-    assert averaged.predict_proba([]).shape == (0, 5)
+    assert np.allclose(always.predict_proba(swapped)[:, columns], always.predict_proba(pairs), atol=1e-5)
+    plain = never.predict_proba(pairs)
+    assert not np.allclose(never.predict_proba(swapped)[:, columns], plain, atol=1e-3)
+    ranked = np.sort(softmax(never.predict_logits(pairs)), axis=1)
+    sure = ranked[:, -1] - ranked[:, -2] >= 0.5
+    expected = np.where(sure[:, None], plain, always.predict_proba(pairs))
+    assert np.allclose(doubtful.predict_proba(pairs), expected, atol=1e-5)
+    assert len({never.digest, always.digest, doubtful.digest}) == 3
+    assert always.predict_proba([]).shape == (0, 5)
+
+
+def test_calibrate_again_keeps_the_weights(run: Path, files: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(run / "adapter", tmp_path / "adapter")
+    before = read_card(folder)
+    dev = str(files / "dev.jsonl")
+    assert calibrate_main([str(folder), "--dev", dev, "--swap-margin", "1.1", "--false-merge-cost", "9"]) == 0
+    after = read_card(folder)
+    assert (after.weights_hash, after.swap_margin, after.data_hash) == (before.weights_hash, 1.1, before.data_hash)
+    TorchRelationModel.load(folder)
+    assert calibrate_main([str(folder), "--dev", dev, "--threshold", "CON=0.5"]) == 0
+    assert read_card(folder).thresholds["CON"] == 0.5
+    assert calibrate_main([str(tmp_path), "--dev", dev]) == 2
+    assert calibrate_main([str(folder), "--dev", dev, "--threshold", "CON=2"]) == 2

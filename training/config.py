@@ -52,7 +52,7 @@ class RelationConfig:
     log_every: int = 25  # steps
     collapse_after: int = 100  # steps from which an evaluation that finds one predicted class stops the run
     initial_adapter: str | None = None  # go on from this adapter's weights
-    swap_average: bool = False  # the adapter judges both orders of a pair and averages: twice the work
+    swap_margin: float = 0.9  # pairs with a smaller margin are judged in both orders and averaged; 0 never, 1 always
     false_merge_cost: float = 4.0  # cost of a false EQV/OSN/NSO/CON against 1 for a missed one
 
 

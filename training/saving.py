@@ -72,6 +72,27 @@ def pick_probes(pairs: Sequence[LabelledPair], model: TorchRelationModel) -> tup
     )
 
 
+def calibrate(
+    model: TorchRelationModel, dev_pairs: Sequence[LabelledPair], false_merge_cost: float,
+    fixed: Mapping[str, float] | None = None,
+) -> AdapterCard:  # fmt: skip
+    """Return the model's card with temperature, thresholds, probes and dev metrics found on `dev_pairs`.
+
+    `fixed` thresholds replace the ones of least cost.
+    """
+    logits = model.predict_logits([Pair(pair.old, pair.new) for pair in dev_pairs])
+    labels = np.array([INDEX[pair.label] for pair in dev_pairs])
+    temperature = fit_temperature(logits, labels)
+    probabilities = softmax(logits / temperature)
+    thresholds = cost_thresholds(probabilities, labels, false_merge_cost) | dict(fixed or {})
+    metrics = relation_metrics(probabilities, labels, {Relation(name): limit for name, limit in thresholds.items()})
+    model.card = replace(model.card, temperature=temperature)
+    return replace(
+        model.card, thresholds=thresholds, metrics={**model.card.metrics, "dev": metrics},
+        probes=pick_probes(dev_pairs, model),
+    )  # fmt: skip
+
+
 def finish_run(
     *, folder: Path, config: RelationConfig, model: Any, tokenizer: Any, base: ResolvedBase,
     dev_pairs: Sequence[LabelledPair], data_hashes: Mapping[str, str], history: Sequence[Mapping[str, Any]],
@@ -83,22 +104,12 @@ def finish_run(
     tokenizer.save_pretrained(str(adapter))
     card = AdapterCard(
         kind="relation", labels=tuple(relation.value for relation in RELATIONS), base=base.name,
-        base_hash=base.content_hash, max_length=config.max_length, swap_average=config.swap_average,
+        base_hash=base.content_hash, max_length=config.max_length, swap_margin=config.swap_margin,
         weights_hash=weights_hash(adapter),
-        data_hash={**earlier_data(config), **data_hashes}, versions=versions(),
+        data_hash={**earlier_data(config), **data_hashes}, versions=versions(), metrics={"seed": config.seed},
     )  # fmt: skip
-    loaded = TorchRelationModel(model, tokenizer, card)
-    logits = loaded.predict_logits([Pair(pair.old, pair.new) for pair in dev_pairs])
-    labels = np.array([INDEX[pair.label] for pair in dev_pairs])
-    temperature = fit_temperature(logits, labels)
-    probabilities = softmax(logits / temperature)
-    thresholds = cost_thresholds(probabilities, labels, config.false_merge_cost)
-    metrics = relation_metrics(probabilities, labels, {Relation(name): limit for name, limit in thresholds.items()})
-    loaded.card = replace(card, temperature=temperature)
-    card = replace(
-        card, temperature=temperature, thresholds=thresholds, metrics={"dev": metrics, "seed": config.seed},
-        probes=pick_probes(dev_pairs, loaded),
-    )  # fmt: skip
+    card = calibrate(TorchRelationModel(model, tokenizer, card), dev_pairs, config.false_merge_cost)
+    metrics = card.metrics["dev"]
     write_card(adapter, card)
     (folder / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     (folder / "versions.json").write_text(json.dumps(card.versions, indent=2) + "\n", encoding="utf-8")
