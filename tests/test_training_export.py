@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,8 @@ def relation(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def file(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rows = example_rows(root / "data" / "fusion_train.jsonl", 3)
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = example_rows(Path(__file__).parent.parent / "data" / "fusion_train.jsonl", 3)
     return write_rows(tmp_path_factory.mktemp("fusion") / "fusion.jsonl", rows)
 
 
@@ -109,9 +110,20 @@ def test_merged_fuser_says_the_same(t5: bool, file: Path, tmp_path: Path) -> Non
     assert parity.largest_logit_gap < 1e-3
 
 
-def test_T05_quantised_base_is_refused_unless_asked(
+def test_T05_quantised_base_is_refused_unless_asked(relation: Path, tmp_path: Path) -> None:
+    base = shutil.copytree(read_card(relation).base, tmp_path / "base")
+    config = json.loads((base / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    (base / "config.json").write_text(json.dumps(config))
+    with pytest.raises(AdapterError, match=r"is 8-bit \(bitsandbytes\): .* --allow-quantised"):
+        export_merged(relation, tmp_path / "out", base=str(base))
+    assert not (tmp_path / "out").exists()
+
+
+def test_T05_merge_on_a_4_bit_base_reports_parity(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("bitsandbytes", reason="4-bit bases need bitsandbytes")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
@@ -139,9 +151,9 @@ def test_T05_quantised_base_is_refused_unless_asked(
 
 
 def test_failed_parity_writes_nothing(relation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import peft
+    from peft import LoraModel
 
-    monkeypatch.setattr(peft.PeftModel, "merge_and_unload", lambda self, **_: self.unload())  # LoRA lost
+    monkeypatch.setattr(LoraModel, "merge_and_unload", lambda self, **_: self.unload())  # LoRA lost
     with pytest.raises(AdapterError, match="does not answer as the adapter does"):
         export_merged(relation, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
