@@ -85,9 +85,7 @@ def baselines(
         table[name] = dict(row)
     gold = metrics.columns([pair.label for pair in test])
     if embedder is not None:
-        table["zero-shot rules"] = zero_shot_scores(
-            [Pair(p.old, p.new) for p in test], gold, embedder
-        )
+        table["zero-shot rules"] = zero_shot_scores([Pair(p.old, p.new) for p in test], gold, embedder)
     for name, path in peers.items():
         guess = read_predictions(path, test)
         score = scores(gold, guess)
