@@ -86,7 +86,8 @@ def build_trainer(
             **common,
         )
     else:
-        from trl import SFTConfig, SFTTrainer
+        from trl.trainer.sft_config import SFTConfig
+        from trl.trainer.sft_trainer import SFTTrainer
 
         trainer = SFTTrainer(
             # No truncation: `check_fits` refused what is too long, and a cut would cut EOS.
