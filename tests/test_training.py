@@ -110,10 +110,12 @@ def test_head_is_wrapped_and_learns(bert: Path, files: Path, tmp_path: Path) -> 
 
 
 def test_T04_merged_equals_adapter(run: Path, bert: Path) -> None:
-    from peft import AutoPeftModelForSequenceClassification
+    from peft import PeftModel
+    from transformers import AutoModelForSequenceClassification
 
     merged = TorchRelationModel.load(run / "adapter")
-    unmerged = AutoPeftModelForSequenceClassification.from_pretrained(str(run / "adapter"), num_labels=5)
+    backbone = AutoModelForSequenceClassification.from_pretrained(str(bert), num_labels=5)
+    unmerged = PeftModel.from_pretrained(backbone, str(run / "adapter"))
     plain = TorchRelationModel(unmerged, merged.tokenizer, merged.card)
     pairs = [Pair(pair.old, pair.new) for pair in toy_pairs(50, 3, "x")]
     first, second = merged.predict_logits(pairs), plain.predict_logits(pairs)

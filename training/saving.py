@@ -100,6 +100,8 @@ def finish_run(
     """Calibrate, save and reload the adapter; returns its folder and the metrics on dev."""
     adapter = folder / "adapter"
     adapter.mkdir(parents=True, exist_ok=True)
+    # By name: the folder that the weights were read from means nothing on another machine.
+    model.peft_config["default"].base_model_name_or_path = base.name
     model.save_pretrained(str(adapter))
     tokenizer.save_pretrained(str(adapter))
     card = AdapterCard(
