@@ -155,12 +155,12 @@ TABLES: dict[str, Callable[[Results], list[str]]] = {
 def fill(text: str, results: Results) -> str:
     """Return the README with every marked table made anew."""
     for name, make in TABLES.items():
-        pattern = re.compile(rf"(<!-- table: {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+        pattern = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if not pattern.search(text):
             raise DataError(
                 f"README.md has no place for the table {name!r}: add <!-- table: {name} --> and <!-- end -->"
             )
-        body = "\n".join(make(results))
+        body = "\n".join([*make(results), ""])
         text = pattern.sub(lambda match, body=body: f"{match[1]}{body}{match[2]}", text)  # type: ignore[misc]
     return text
 
