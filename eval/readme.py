@@ -160,7 +160,8 @@ def fill(text: str, results: Results) -> str:
             raise DataError(
                 f"README.md has no place for the table {name!r}: add <!-- table: {name} --> and <!-- end -->"
             )
-        body = "\n".join([*make(results), ""])
+        lines = make(results)
+        body = "\n".join([*(lines if len(lines) > 2 else ["Not measured yet."]), ""])
         text = pattern.sub(lambda match, body=body: f"{match[1]}{body}{match[2]}", text)  # type: ignore[misc]
     return text
 
