@@ -46,6 +46,7 @@ class Mix:
     near: int = 5
     neighbour: int = 4  # independents of an unrelated family, nearest by embedding
     stranger: int = 1  # independents of an unrelated family, at random
+    eqv_reversed: int = 0  # further EQV pairs: those already drawn, the other way round
     first_person: float = 0.0  # share of pairs of which both texts are put into the first person, where rules reach
 
 
@@ -79,6 +80,8 @@ def sample_family(family: Family, mix: Mix, rng: random.Random) -> Iterator[tupl
             if len(seen) < count and frozenset((old, new)) not in seen:
                 seen.add(frozenset((old, new)))
                 yield old, new, relation
+                if relation is Relation.EQV and len(seen) <= mix.eqv_reversed:
+                    yield new, old, relation
     for old, new in rng.sample(pairs[Relation.OSN], min(mix.subsumed, len(pairs[Relation.OSN]))):
         yield old, new, Relation.OSN
         yield new, old, SWAPPED[Relation.OSN]
