@@ -49,6 +49,8 @@ class AdapterCard:
     swap_margin: float = 0.0
     """Pairs whose two most probable relations lie closer than this are judged in both orders and averaged."""
     temperature: float = 1.0
+    bias: Mapping[str, float] = field(default_factory=dict)
+    """Added to a relation's logit after the temperature: undoes the class shares of the training mix."""
     thresholds: Mapping[str, float] = field(default_factory=dict)
     probes: tuple[Probe, ...] = ()
     data_hash: Mapping[str, str] = field(default_factory=dict)
@@ -59,12 +61,12 @@ class AdapterCard:
 
     @property
     def digest(self) -> str:
-        """Identifies what the adapter answers: weights, base, labels, temperature and thresholds."""
+        """Identifies what the adapter answers: weights, base, labels, calibration and thresholds."""
         parts = {
             "base": self.base_hash, "weights": self.weights_hash, "labels": list(self.labels),
             "template": self.template, "temperature": self.temperature,
             "thresholds": dict(sorted(self.thresholds.items())), "max_length": self.max_length,
-            "swap_margin": self.swap_margin,
+            "swap_margin": self.swap_margin, "bias": dict(sorted(self.bias.items())),
         }  # fmt: skip
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 

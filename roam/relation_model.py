@@ -108,7 +108,13 @@ class TorchRelationModel:
 
     def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         """Calibrated probabilities, shape (len(pairs), 5), columns in `RELATIONS` order."""
-        return softmax(self.predict_logits(pairs) / self.card.temperature)
+        return calibrated(self.predict_logits(pairs), self.card)
+
+
+def calibrated(logits: NDArray[np.float32], card: AdapterCard) -> NDArray[np.float32]:
+    """Probabilities of logits, shape (n, 5), by the card's temperature and class biases."""
+    bias = np.array([card.bias.get(relation.value, 0.0) for relation in RELATIONS], dtype=np.float32)
+    return softmax(logits / np.float32(card.temperature) + bias)
 
 
 def softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:

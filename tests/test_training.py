@@ -25,7 +25,7 @@ from training.config import RelationConfig, from_mapping, load_config, to_yaml
 from training.models import choose_precision, load_classifier
 from training.progress import RunGuard
 from training.relation import main, train
-from training.saving import cost_thresholds, fit_temperature
+from training.saving import cost_thresholds, fit_calibration
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs" / "relation").glob("*.yaml"))
 PAIRS = [Pair("Ana likes tea", "Ana hates tea"), Pair("Gus likes very strong coffee", "Gus likes coffee")]
@@ -314,12 +314,16 @@ def test_config_reads_what_it_writes(tmp_path: Path) -> None:
         load_config(RelationConfig, tmp_path / "absent.yaml")
 
 
-def test_temperature_recovers_the_scale() -> None:
+def test_calibration_recovers_scale_and_biases() -> None:
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(4000, 5)).astype(np.float32) * 2
     probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     labels = np.array([rng.choice(5, p=row / row.sum()) for row in probabilities])
-    assert fit_temperature(logits * 3, labels) == pytest.approx(3, rel=0.1)
+    shift = np.array([0.0, -1.0, 0.5, 0.5, 0.0], dtype=np.float32)
+    temperature, bias = fit_calibration((logits - shift) * 3, labels)
+    assert temperature == pytest.approx(3, rel=0.1)
+    assert bias["OSN"] == bias["NSO"]
+    assert [bias[relation.value] for relation in RELATIONS] == pytest.approx(shift.tolist(), abs=0.2)
 
 
 def test_cost_thresholds_rise_with_the_cost() -> None:

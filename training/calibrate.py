@@ -1,7 +1,7 @@
 """Calibrate an adapter anew, without training: `python -m training.calibrate ADAPTER`.
 
-Temperature, acceptance thresholds (DESIGN section 4.5) and probes come from dev pairs and are written to `roam.json`;
-the weights stay as they are. Use it with the traffic or the costs of a deployment.
+Temperature, class biases, acceptance thresholds (DESIGN section 4.5) and probes come from dev pairs and are written to
+`roam.json`; the weights stay as they are. Use it with the traffic or the costs of a deployment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from training.saving import calibrate
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m training.calibrate",
-        description="Find temperature and thresholds of an adapter on dev pairs and write them to its card.",
+        description="Find temperature, biases and thresholds of an adapter on dev pairs and write them to its card.",
         epilog="example: python -m training.calibrate runs/relation-cpu/adapter --false-merge-cost 9",
     )
     parser.add_argument("adapter", type=Path)
@@ -48,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RoamError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(json.dumps({"temperature": card.temperature, "thresholds": dict(card.thresholds)}, indent=2))
+    found = {"temperature": card.temperature, "bias": dict(card.bias), "thresholds": dict(card.thresholds)}
+    print(json.dumps(found, indent=2))
     return 0
 
 

@@ -46,7 +46,9 @@ def write_model_card(folder: Path, card: AdapterCard) -> None:
         "its own source and is checked by content hash.", "",
         f"- Base: `{card.base}` (content hash {card.base_hash[:16]})",
         f"- Trained on: {names}; seed {card.metrics.get('seed')}",
-        f"- Temperature: {card.temperature:.3f}; longest input {card.max_length} tokens",
+        f"- Temperature: {card.temperature:.3f}; class biases "
+        + (", ".join(f"{name} {value:+.2f}" for name, value in card.bias.items()) or "none")
+        + f"; longest input {card.max_length} tokens",
         "- Thresholds, below which a relation counts as IND and is listed for review: "
         + ", ".join(f"{name} {limit:.2f}" for name, limit in card.thresholds.items()),
         f"- Digest: `{card.digest}`", "",

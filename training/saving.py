@@ -16,7 +16,7 @@ from eval.provenance import versions
 from roam.adapters import AdapterCard, Probe, read_card, weights_hash, write_card
 from roam.bases import ResolvedBase
 from roam.records import Pair
-from roam.relation_model import TorchRelationModel, softmax
+from roam.relation_model import TorchRelationModel, calibrated, softmax
 from roam.relations import INDEX, RELATIONS, Relation
 from training.card import relation_metrics, write_model_card
 from training.config import RelationConfig
@@ -24,15 +24,35 @@ from training.config import RelationConfig
 PROBE_COUNT = 10
 
 
-def fit_temperature(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
-    """The temperature that minimises the negative log-likelihood of `labels` (Guo et al. 2017)."""
-    from scipy.optimize import minimize_scalar
+BIAS_PENALTY = 0.01
+"""Per squared unit of bias, in nats: keeps biases near 0 where dev says little."""
 
-    def loss(log_temperature: float) -> float:
-        probabilities = softmax(logits / np.float32(np.exp(log_temperature)))
-        return float(-np.log(np.clip(probabilities[np.arange(len(labels)), labels], 1e-12, None)).mean())
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-2.0, 2.0), method="bounded").x))
+def fit_calibration(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> tuple[float, dict[str, float]]:
+    """Temperature and class biases that minimise the negative log-likelihood of `labels` (Guo et al. 2017).
+
+    Classes weigh the same whatever their counts in `labels`. IND's bias is 0, and OSN and NSO share one: a pair and its
+    swap must stay mirror images.
+    """
+    from scipy.optimize import minimize
+
+    counts = np.bincount(labels, minlength=len(RELATIONS))
+    weights = (1 / np.maximum(counts, 1))[labels]
+    weights /= weights.sum()
+
+    def biases(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        eqv, one_way, con = values[1:]
+        by_relation = {Relation.EQV: eqv, Relation.OSN: one_way, Relation.NSO: one_way, Relation.CON: con}
+        return np.array([by_relation.get(relation, 0.0) for relation in RELATIONS])
+
+    def loss(values: NDArray[np.float64]) -> float:
+        probabilities = softmax((logits / np.exp(values[0]) + biases(values)).astype(np.float32))
+        of_gold = np.clip(probabilities[np.arange(len(labels)), labels].astype(np.float64), 1e-12, None)
+        return float(-(weights * np.log(of_gold)).sum() + BIAS_PENALTY * np.square(values[1:]).sum())
+
+    found = minimize(loss, np.zeros(4), method="Nelder-Mead", options={"maxiter": 2000, "xatol": 1e-4, "fatol": 1e-7}).x
+    bias = {relation.value: round(float(value), 4) for relation, value in zip(RELATIONS, biases(found), strict=True)}
+    return round(float(np.exp(found[0])), 4), bias
 
 
 def cost_thresholds(
@@ -76,17 +96,17 @@ def calibrate(
     model: TorchRelationModel, dev_pairs: Sequence[LabelledPair], false_merge_cost: float,
     fixed: Mapping[str, float] | None = None,
 ) -> AdapterCard:  # fmt: skip
-    """Return the model's card with temperature, thresholds, probes and dev metrics found on `dev_pairs`.
+    """Return the model's card with temperature, biases, thresholds, probes and dev metrics found on `dev_pairs`.
 
     `fixed` thresholds replace the ones of least cost.
     """
     logits = model.predict_logits([Pair(pair.old, pair.new) for pair in dev_pairs])
     labels = np.array([INDEX[pair.label] for pair in dev_pairs])
-    temperature = fit_temperature(logits, labels)
-    probabilities = softmax(logits / temperature)
+    temperature, bias = fit_calibration(logits, labels)
+    model.card = replace(model.card, temperature=temperature, bias=bias)
+    probabilities = calibrated(logits, model.card)
     thresholds = cost_thresholds(probabilities, labels, false_merge_cost) | dict(fixed or {})
     metrics = relation_metrics(probabilities, labels, {Relation(name): limit for name, limit in thresholds.items()})
-    model.card = replace(model.card, temperature=temperature)
     return replace(
         model.card, thresholds=thresholds, metrics={**model.card.metrics, "dev": metrics},
         probes=pick_probes(dev_pairs, model),
