@@ -122,10 +122,11 @@ def cross_pairs(
         own = np.flatnonzero(family_of == index)
         if not len(pool):
             continue
+        of_pool = vectors[pool] if vectors is not None else None
         for draw in range(mix.neighbour + mix.stranger):
             anchor = int(own[draw % len(own)])
-            if draw < mix.neighbour and vectors is not None:
-                similarity = vectors[pool] @ vectors[anchor]
+            if draw < mix.neighbour and vectors is not None and of_pool is not None:
+                similarity = of_pool @ vectors[anchor]
                 # Rounded, so that the last bits of another machine's arithmetic don't reorder neighbours.
                 order = np.lexsort((pool, -np.round(similarity, 4)))
                 nearest = order[similarity[order] < NEIGHBOUR_CEILING][:NEIGHBOUR_DEPTH]
