@@ -1,7 +1,8 @@
-"""The distilled relation model: a pair classifier with a LoRA adapter, in torch (paper equation 4)."""
+"""The distilled relation model: a pair classifier with a LoRA adapter (paper equation 4), and its torch form."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from roam.adapters import PROBE_TOLERANCE, AdapterCard, read_card
 from roam.bases import resolve_base
 from roam.errors import AdapterError
+from roam.pair_encoding import Features, PairEncoder
 from roam.records import Pair
 from roam.relations import INDEX, RELATIONS, SWAPPED, Relation
 
@@ -19,44 +21,24 @@ SWAPPED_COLUMNS = [INDEX[SWAPPED[relation]] for relation in RELATIONS]
 BATCH_TOKENS = 4096
 
 
-class TorchRelationModel:
-    """Five-way relation classifier over (OLD, NEW); safe to share between threads for reading."""
+class PairClassifier(ABC):
+    """Five-way relation classifier over (OLD, NEW): all but the pass through the network.
 
-    def __init__(self, model: Any, tokenizer: Any, card: AdapterCard) -> None:
-        self.model = model.eval()
-        self.tokenizer = tokenizer
+    Safe to share between threads for reading.
+    """
+
+    batch_tokens = BATCH_TOKENS
+
+    def __init__(self, encoder: PairEncoder, card: AdapterCard, digest: str) -> None:
+        self.encoder = encoder
         self.card = card
-        self.digest = card.digest
+        self.digest = digest
         self.thresholds: Mapping[Relation, float] = card.relation_thresholds()
         self._columns = [card.labels.index(relation.value) for relation in RELATIONS]
 
-    @classmethod
-    def load(
-        cls, folder: str | Path, *, base: str | Path | None = None, device: str | None = None
-    ) -> TorchRelationModel:
-        """Load an adapter folder and verify it: labels, base content hash, adapter weights and probe answers.
-
-        `base` overrides where the base weights are looked for (a folder, say); their hash must still be the right one.
-        Raises `AdapterError` or `BaseModelError`.
-        """
-        import torch
-        from peft import PeftModel
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-        folder = Path(folder)
-        card = read_card(folder)
-        if card.kind != "relation":
-            raise AdapterError(f"{folder} is a {card.kind!r} adapter; a relation adapter is needed here")
-        resolved = resolve_base(base or card.base, expected_hash=card.base_hash)
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        with quiet_loading():
-            backbone = AutoModelForSequenceClassification.from_pretrained(
-                resolved.path, num_labels=len(card.labels), dtype=torch.float32
-            )
-            model = PeftModel.from_pretrained(backbone, str(folder)).merge_and_unload()
-        loaded = cls(model.to(device), AutoTokenizer.from_pretrained(str(folder)), card)
-        loaded.verify_probes(str(folder))
-        return loaded
+    @abstractmethod
+    def network(self, features: Features) -> NDArray[np.float32]:
+        """Logits of one padded batch, shape (batch, 5), columns in the order of the card's labels."""
 
     def verify_probes(self, where: str) -> None:
         """Raise `AdapterError` unless the stored probe pairs get the stored probabilities."""
@@ -87,28 +69,61 @@ class TorchRelationModel:
         return logits
 
     def _forward(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
-        import torch
-
         out = np.zeros((len(pairs), len(RELATIONS)), dtype=np.float32)
-        if not pairs:
-            return out
-        encoded = self.tokenizer(
-            [pair.old for pair in pairs], [pair.new for pair in pairs], truncation="longest_first",
-            max_length=self.card.max_length,
-        )  # fmt: skip
-        lengths = [len(ids) for ids in encoded["input_ids"]]
-        device = next(self.model.parameters()).device
-        for chunk in length_batches(lengths, BATCH_TOKENS):
-            batch = self.tokenizer.pad(
-                {key: [values[index] for index in chunk] for key, values in encoded.items()}, return_tensors="pt"
-            ).to(device)
-            with torch.inference_mode():
-                out[chunk] = self.model(**batch).logits.float().cpu().numpy()[:, self._columns]
+        encoded = self.encoder.encode(pairs)
+        for chunk in length_batches([len(encoding) for encoding in encoded], self.batch_tokens):
+            out[chunk] = self.network(self.encoder.batch([encoded[index] for index in chunk]))[:, self._columns]
         return out
 
     def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         """Calibrated probabilities, shape (len(pairs), 5), columns in `RELATIONS` order."""
         return calibrated(self.predict_logits(pairs), self.card)
+
+
+class TorchRelationModel(PairClassifier):
+    """The classifier in torch, on the processor or a GPU."""
+
+    def __init__(self, model: Any, tokenizer: Any, card: AdapterCard) -> None:
+        super().__init__(PairEncoder.of(tokenizer, card.max_length), card, card.digest)
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, *, base: str | Path | None = None, device: str | None = None
+    ) -> TorchRelationModel:
+        """Load an adapter folder and verify it: labels, base content hash, adapter weights and probe answers.
+
+        `base` overrides where the base weights are looked for (a folder, say); their hash must still be the right one.
+        Raises `AdapterError` or `BaseModelError`.
+        """
+        import torch
+        from peft import PeftModel
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        folder = Path(folder)
+        card = read_card(folder)
+        if card.kind != "relation":
+            raise AdapterError(f"{folder} is a {card.kind!r} adapter; a relation adapter is needed here")
+        resolved = resolve_base(base or card.base, expected_hash=card.base_hash)
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        with quiet_loading():
+            backbone = AutoModelForSequenceClassification.from_pretrained(
+                resolved.path, num_labels=len(card.labels), dtype=torch.float32
+            )
+            model = PeftModel.from_pretrained(backbone, str(folder)).merge_and_unload()
+        loaded = cls(model.to(device), AutoTokenizer.from_pretrained(str(folder)), card)
+        loaded.verify_probes(str(folder))
+        return loaded
+
+    def network(self, features: Features) -> NDArray[np.float32]:
+        """Logits of one padded batch, shape (batch, 5), columns in the order of the card's labels."""
+        import torch
+
+        device = next(self.model.parameters()).device
+        with torch.inference_mode():
+            logits = self.model(**{name: torch.from_numpy(ids).to(device) for name, ids in features.items()}).logits
+            return np.asarray(logits.float().cpu().numpy())
 
 
 def calibrated(logits: NDArray[np.float32], card: AdapterCard) -> NDArray[np.float32]:
