@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from data.build import ordered_pairs
 from data.families import SLOTS, Family
 from data.findings import Finding, Place
 from data.fusion import FusionExample
 from data.pairs import normalise_text
+from roam.relations import Relation
 
 # What a fuser writes itself (FUSION.md): counts, the words of the safety net, the marker of the current value.
 _WRITTEN = re.compile(r"once|twice|\w+ times|previously|now|->|\(?current\b.*", re.IGNORECASE)
 
 
 def check_families(located: Sequence[tuple[Family, Place]]) -> Iterator[Finding]:
-    """Texts in slots that exclude each other, texts twice in a slot, texts of two families, slots empty everywhere."""
-    owner: dict[str, tuple[Family, Place]] = {}
+    """Texts in slots that exclude each other, texts twice in a slot, pairs that two families label, slots empty.
+
+    A text may stand in several families: data.build keeps them on one side of the split and never pairs them as
+    independent. A pair of texts that stands in two families must get one label from both.
+    """
     for family, place in located:
         slots: dict[str, str] = {}
         for slot, texts in family.slots().items():
@@ -26,17 +32,25 @@ def check_families(located: Sequence[tuple[Family, Place]]) -> Iterator[Finding]
                     yield _repeated(family, place, text, slots[key], slot)
                     continue
                 slots[key] = slot
-                if key in owner and owner[key][1] != place:
-                    other, where = owner[key]
-                    domains = (
-                        "one domain" if other.domain == family.domain else "two domains, whose facts are IND by rule"
-                    )
-                    message = f"{text!r} in families {other.family} and {family.family} of {domains}"
-                    yield Finding("text_in_families", (where, place), message)
-                owner.setdefault(key, (family, place))
+    yield from _conflicts_between(located)
     for slot in SLOTS:
         if located and not any(family.slots()[slot] for family, _ in located):
             yield Finding("class_missing", (), f"{located[0][1].path}: slot {slot} is empty in every family")
+
+
+def _conflicts_between(located: Sequence[tuple[Family, Place]]) -> Iterator[Finding]:
+    holders = Counter(key for family, _ in located for key in {normalise_text(text) for text in family.texts()})
+    labels: dict[tuple[str, str], tuple[Relation, Family, Place]] = {}
+    for family, place in located:
+        for relation, pairs in ordered_pairs(family).items():
+            for old, new in pairs:
+                key = normalise_text(old), normalise_text(new)
+                if holders[key[0]] < 2 or holders[key[1]] < 2 or key[0] == key[1]:
+                    continue
+                first, other, where = labels.setdefault(key, (relation, family, place))
+                if first is not relation and other is not family:
+                    found = f"{first} in family {other.family} and {relation} in {family.family}"
+                    yield Finding("family_conflict", (where, place), f"{old!r} -> {new!r} is {found}")
 
 
 def _repeated(family: Family, place: Place, text: str, first: str, second: str) -> Finding:

@@ -16,7 +16,7 @@ MEANINGS: Mapping[str, str] = {
     "identical_not_eqv": "the same text on both sides, not labelled EQV",
     "class_missing": "relations without an example",
     "slot_conflict": "one text in two slots of a family that exclude each other",
-    "text_in_families": "one text in two families",
+    "family_conflict": "pairs that two families give two labels",
     "keep_not_in_target": "must_keep strings that the target lacks",
     "keep_not_in_input": "must_keep strings that no input holds",
     "forbidden_in_target": "must_not strings that the target holds",

@@ -33,7 +33,6 @@ from roam.records import Pair
 from roam.relations import INDEX, RELATIONS, Relation
 
 CROSS_TOPIC_PAIRS = 1000
-DEV_SHARE = 0.12
 
 
 def cross_topic_pairs(families: Sequence[Family], count: int, seed: int) -> list[Pair]:
@@ -93,7 +92,7 @@ def false_rates(model: RelationModel, pairs: Sequence[Pair], batch_size: int, na
 def measure(model: RelationModel, families_path: Path, count: int, batch_size: int, seed: int) -> Mapping[str, Any]:
     """Rates on the three sets, with the hashes of what they came from."""
     families = read_families(families_path)
-    dev = split_families(families, DEV_SHARE, 0)[1]
+    dev = split_families(families)[1]
     sets = {
         "cross_topic": cross_topic_pairs(families, count, seed),
         "cross_topic_held_out": cross_topic_pairs(dev, count, seed),

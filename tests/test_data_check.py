@@ -164,12 +164,14 @@ def test_families(tmp_path: Path, change: dict[str, object], kind: str) -> None:
     assert list(kinds(check_files([write(tmp_path / "g.jsonl", {**FAMILY, **change})]))) == [kind]
 
 
-def test_a_text_in_two_families_is_found_once(tmp_path: Path) -> None:
-    slots = {name: [f"{name} x"] for name in ("eqv", "spec", "gen", "con")}
-    other = {**slots, "family": "B", "domain": "work", "base": "base x", "near": ["likes tea."]}
-    report = check_files([write(tmp_path / "f.jsonl", FAMILY, other)])
-    assert kinds(report) == {"text_in_families": [[1, 2]]}
-    assert "two domains" in report.findings[0].message
+def test_families_may_share_a_text_but_not_disagree_on_a_pair(tmp_path: Path) -> None:
+    slots = {name: [f"{name} x"] for name in ("eqv", "spec", "gen", "con", "near")}
+    other = {**slots, "family": "B", "domain": "work", "base": FAMILY["base"]}
+    assert check_files([write(tmp_path / "f.jsonl", FAMILY, other)]).findings == []
+    disagreeing = {**other, "near": FAMILY["con"]}
+    report = check_files([write(tmp_path / "g.jsonl", FAMILY, disagreeing)])
+    assert set(kinds(report)) == {"family_conflict"}
+    assert "is CON in family" in report.findings[0].message
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def test_our_files_have_no_contradictions() -> None:
     paths = [DATA / name for name in ("families.jsonl", "fusion_train.jsonl", "fusion_test.jsonl")]
     report = check_files([*paths, DATA / "relation_test_843.jsonl"], with_giveaways=False)
     # Short everyday facts stand in several files and families: data.build keeps test texts out of training.
-    assert set(kinds(report)) <= {"text_in_families", "shared_text"}
+    assert set(kinds(report)) <= {"shared_text"}
 
 
 def test_every_kind_has_a_meaning(tmp_path: Path) -> None:
