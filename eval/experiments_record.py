@@ -87,9 +87,14 @@ def pair_key(pair: LabelledPair) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
 
 
+def is_test(path: Path) -> bool:
+    """Whether `path` is the test set, under any name."""
+    return TEST_FILE.is_file() and file_sha256(path) == file_sha256(TEST_FILE)
+
+
 def refuse_test(path: Path) -> None:
-    """`InputError` when `path` is the test set under any name: recipes are chosen on dev data only."""
-    if TEST_FILE.is_file() and file_sha256(path) == file_sha256(TEST_FILE):
+    """`InputError` when `path` is the test set: recipes are chosen on dev data only."""
+    if is_test(path):
         raise InputError(f"{path} is the test set and experiments are chosen on dev data; measure a recipe that is "
                          "settled once with `python -m eval.relation`")  # fmt: skip
 

@@ -81,13 +81,42 @@ def reliability_picture(report: Mapping[str, Any], path: Path) -> None:
     _save(figure, path)
 
 
+def risk_coverage_picture(report: Mapping[str, Any], path: Path) -> None:
+    """Error rate among the most confident pairs against the share of pairs answered; flat and low is best."""
+    points = report["risk_coverage"]["points"]
+    figure = _figure(4.6, 4.2)
+    axes = figure.subplots()
+    axes.plot([100 * p["coverage"] for p in points], [100 * p["risk"] for p in points], color=BLUE, marker="o")
+    axes.set(xlabel="pairs answered, most confident first (%)", ylabel="wrong among them (%)", xlim=(0, 102))
+    axes.set_ylim(bottom=0)
+    axes.set_title(f"mean risk {100 * report['risk_coverage']['area']:.1f} %")
+    _save(figure, path)
+
+
+def atlas_picture(atlas: Mapping[str, Any], path: Path) -> None:
+    """Accuracy of each phenomenon with its interval, worst on top; the line is the accuracy on all pairs."""
+    rows = atlas["phenomena"][::-1]
+    figure = _figure(8, 1.2 + 0.27 * max(len(rows), 3))
+    axes = figure.subplots()
+    for place, row in enumerate(rows):
+        low, high = row["interval"]
+        axes.plot([100 * low, 100 * high], [place, place], color=GREY, linewidth=4, solid_capstyle="round")
+        axes.plot([100 * row["accuracy"]], [place], "o", color=BLUE)
+    axes.axvline(100 * atlas["accuracy"], color=INK, linestyle="--", linewidth=1)
+    axes.set(yticks=range(len(rows)), xlabel="accuracy (%)")
+    axes.set_yticklabels([f"{row['title']} ({row['pairs']})" for row in rows], fontsize=8)
+    axes.set_title(f"{atlas['model']} on {atlas['data']}: {atlas['errors']} errors in {atlas['pairs']} pairs")
+    _save(figure, path)
+
+
 def relation_pictures(report: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write the three pictures of a relation report into `folder` and return their paths."""
+    """Write the pictures of a relation report into `folder` and return their paths."""
     drawn = []
     for name, draw in (
         ("confusion", confusion_picture),
         ("per_class", per_class_picture),
         ("reliability", reliability_picture),
+        ("risk_coverage", risk_coverage_picture),
     ):
         path = folder / f"{name}.png"
         draw(report, path)
