@@ -30,6 +30,7 @@ class RelationConfig:
     epochs: float = 1.0
     max_steps: int = -1  # stops earlier than `epochs` when positive
     max_train_pairs: int | None = None  # a seeded subset
+    max_dev_pairs: int | None = None  # a seeded subset: what calibration and the metrics on the card are measured on
     batch_size: int = 32
     gradient_accumulation: int = 1
     learning_rate: float = 5e-4

@@ -110,7 +110,7 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
 
     folder = Path(config.out)
     train_pairs = subset(read_split(config.train, "train"), config.max_train_pairs, config.seed)
-    dev_pairs = read_split(config.dev, "dev")
+    dev_pairs = subset(read_split(config.dev, "dev"), config.max_dev_pairs, config.seed)
     hashes = {Path(path).name: file_sha256(path) for path in (config.train, config.dev)}
     leaked = {pair.group for pair in train_pairs} & {pair.group for pair in dev_pairs}
     if leaked:
