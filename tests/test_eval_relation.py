@@ -116,7 +116,7 @@ def test_C08_report_has_each_class_confusion_intervals_and_calibration(report: d
     assert set(report["by_domain"]) == {"food", "work"}
     assert {"majority", "words of OLD", "words of NEW"} <= set(report["baselines"])
     assert report["baselines"]["majority"]["accuracy"] == pytest.approx(0.2)
-    for name in ("confusion.png", "per_class.png", "reliability.png"):
+    for name in ("confusion.png", "per_class.png", "reliability.png", "risk_coverage.png"):
         assert (report["folder"] / name).read_bytes().startswith(PNG)
 
 
@@ -154,6 +154,17 @@ def test_thresholds_turn_unsure_conflicts_into_independence(report: dict[str, An
     assert np.array(report["confusion"])[:, con].sum() > 0
     assert np.array(report["at_thresholds"]["confusion"])[:, con].sum() == 0
     assert report["at_thresholds"]["abstained"] > 0
+
+
+def test_a_higher_threshold_demotes_less_and_finds_less(report: dict[str, Any]) -> None:
+    rows = report["risk_coverage"]["by_threshold"]
+    assert rows[0] == {"threshold": 0.0, "false_demotion": report["false_demotion_rate"], "found": pytest.approx(
+        np.trace(np.array(report["confusion"])[1:, 1:]) / 80, abs=1e-6)}  # fmt: skip
+    for key in ("false_demotion", "found"):
+        values = [row[key] for row in rows]
+        assert values == sorted(values, reverse=True)
+        assert values[0] > values[-1] == 0  # the stub is never sure
+    assert "| one threshold for all |" in markdown(report)
 
 
 def test_an_absent_class_is_named_and_the_figures_stay_in_place(files: dict[str, Path], tmp_path: Path) -> None:
