@@ -88,8 +88,9 @@ def test_with_one_seed_each_the_difference_is_the_paired_bootstrap(tmp_path: Pat
     expected = bootstrap.paired_difference(gold, second, first, [str(number) for number in group], 7)
     assert found is not None
     assert found.macro_f1 == pytest.approx(expected["macro_f1"])
-    low, high = expected["interval"]  # type: ignore[misc]
-    assert (found.low, found.high) == pytest.approx((low, high), abs=0.01)  # groups are numbered in another order
+    assert (found.low, found.high) == pytest.approx(
+        expected["interval"], abs=0.01
+    )  # groups are numbered in another order
 
 
 def test_runs_on_a_grown_pair_file_are_compared_on_the_common_pairs(tmp_path: Path) -> None:
@@ -258,6 +259,9 @@ def test_the_test_set_is_refused_under_any_name(root: Path, tmp_path: Path) -> N
     copy.write_bytes((root / "data" / "relation_test_843.jsonl").read_bytes())
     with pytest.raises(InputError, match="test set"):
         experiment.run_experiment(folder_of(tmp_path, {}), 0, natural=copy, results=tmp_path / "results")
+    as_dev = folder_of(tmp_path, {"differences": {"train": str(copy), "dev": str(copy)}}, "as-dev")
+    with pytest.raises(InputError, match="test set"):
+        experiment.run_experiment(as_dev, 0, results=tmp_path / "results")
 
 
 @pytest.mark.integration
@@ -294,7 +298,12 @@ def test_an_experiment_from_folder_to_table(tmp_path: Path, monkeypatch: pytest.
 def test_the_default_pairs_are_drawn_only_when_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     calls: list[list[str]] = []
-    monkeypatch.setattr(experiment.data_build, "main", lambda arguments: calls.append(arguments) or 0)
+
+    def build(arguments: list[str]) -> int:
+        calls.append(arguments)
+        return 0
+
+    monkeypatch.setattr("data.build.main", build)
     experiment.prepare_data(experiment.Experiment(), RelationConfig())
     experiment.prepare_data(experiment.Experiment(), RelationConfig(train="elsewhere.jsonl"))
     assert calls == [[]]
@@ -302,6 +311,6 @@ def test_the_default_pairs_are_drawn_only_when_missing(tmp_path: Path, monkeypat
     Path(RelationConfig.train).touch()
     experiment.prepare_data(experiment.Experiment(), RelationConfig())
     assert calls == [[]]
-    monkeypatch.setattr(experiment.data_build, "main", lambda arguments: 2)
+    monkeypatch.setattr("data.build.main", lambda arguments: 2)
     with pytest.raises(DataError, match="failed"):
         experiment.prepare_data(experiment.Experiment(build={"eqv": 3}), RelationConfig(train="x/train.jsonl"))

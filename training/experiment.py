@@ -116,7 +116,11 @@ def config_digest(experiment: Experiment, config: RelationConfig) -> str:
 
 
 def prepare_data(experiment: Experiment, config: RelationConfig) -> None:
-    """Draw the experiment's pairs, or the default ones when the recipe takes those and they are not there yet."""
+    """Draw the experiment's pairs, or the default ones when the recipe takes those and they are not there yet.
+
+    The experiment's are drawn anew for every run: that takes a minute, and pairs of an older code or of other families
+    would pass unnoticed.
+    """
     if experiment.build is not None:
         arguments = build_arguments(experiment.build, Path(config.train).parent, "build")
     elif not Path(config.train).is_file() and config.train == RelationConfig.train:
@@ -189,16 +193,18 @@ def run_experiment(
     if natural is not None:
         read_pairs(natural)  # a bad file should not cost a training run
         refuse_test(natural)
+    if run is not None:
+        check_run(run, config)
+    prepare_data(experiment, config)
+    if Path(config.dev).is_file():  # training says what to do when it is not
+        refuse_test(Path(config.dev))
     seconds = None
     if run is None:
-        prepare_data(experiment, config)
         begin = time.perf_counter()
         adapter = train(config).adapter
         seconds = round(time.perf_counter() - begin)
     else:
-        check_run(run, config)
         adapter = run / "adapter"
-    refuse_test(Path(config.dev))
     model = TorchRelationModel.load(adapter)
     sets = {"dev": Path(config.dev)} | ({natural.stem: natural} if natural else {})
     entries = {}
