@@ -123,22 +123,30 @@ def cross_pairs(
         own = np.flatnonzero(family_of == index)
         if not len(pool):
             continue
-        of_pool = vectors[pool] if vectors is not None else None
+        similar = vectors @ vectors[own].T if vectors is not None else None
         for draw in range(mix.neighbour + mix.stranger):
-            anchor = int(own[draw % len(own)])
-            if draw < mix.neighbour and vectors is not None and of_pool is not None:
-                similarity = of_pool @ vectors[anchor]
-                # Rounded, so that the last bits of another machine's arithmetic don't reorder neighbours.
-                order = np.lexsort((pool, -np.round(similarity, 4)))
-                nearest = order[similarity[order] < NEIGHBOUR_CEILING][:NEIGHBOUR_DEPTH]
+            anchor = draw % len(own)
+            nearest = _nearest(similar[:, anchor], pool) if similar is not None and draw < mix.neighbour else pool[:0]
+            if len(nearest):
                 # Low ranks are the likelier: a store sees the top ten.
-                rank = min(int(rng.expovariate(1 / 8)), len(nearest) - 1)
-                other = int(pool[nearest[rank]])
+                other = int(nearest[min(int(rng.expovariate(1 / 8)), len(nearest) - 1)])
             else:
                 other = int(pool[rng.randrange(len(pool))])
+            anchor = int(own[anchor])
             first, second = (anchor, other) if rng.random() < 0.5 else (other, anchor)
             out.append((facts[first].text, facts[second].text, index))
     return out
+
+
+def _nearest(similarity: NDArray[np.float32], pool: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The members of `pool` nearest below the ceiling, best first, at most `NEIGHBOUR_DEPTH`."""
+    # Rounded, so that the last bits of another machine's arithmetic don't reorder neighbours.
+    values = np.round(similarity[pool], 4)
+    pool, values = pool[values < NEIGHBOUR_CEILING], values[values < NEIGHBOUR_CEILING]
+    if len(pool) > NEIGHBOUR_DEPTH:
+        least = np.partition(values, -NEIGHBOUR_DEPTH)[-NEIGHBOUR_DEPTH]
+        pool, values = pool[values >= least], values[values >= least]
+    return pool[np.lexsort((pool, -values))][:NEIGHBOUR_DEPTH]
 
 
 def _unrelated_matrix(families: Sequence[Family]) -> NDArray[np.bool_]:
