@@ -168,20 +168,26 @@ def split_families(
 ) -> tuple[list[Family], list[Family]]:
     """Split by family with a hash of (seed, family id), so that adding families moves none of the others.
 
-    Families that share a text stay together: the later one follows the earlier.
+    Families that share a text, directly or through others, stay together: they are dev only if the hash says so of all
+    of them. So more families can move a family from dev to train but never into dev.
     """
-    side: dict[str, bool] = {}
-    train: list[Family] = []
-    dev: list[Family] = []
-    for family in families:
-        keys = [normalise_text(text) for text in family.texts()]
-        digest = hashlib.sha256(f"{seed}:{family.family}".encode()).digest()
-        in_dev = int.from_bytes(digest[:4], "big") / 2**32 < dev_share
-        in_dev = next((side[key] for key in keys if key in side), in_dev)
-        for key in keys:
-            side.setdefault(key, in_dev)
-        (dev if in_dev else train).append(family)
-    return train, dev
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    columns: dict[str, int] = {}
+    cells = [(row, columns.setdefault(normalise_text(text), len(columns)))
+             for row, family in enumerate(families) for text in family.texts()]  # fmt: skip
+    rows, texts = np.array(cells).T
+    holds = coo_array((np.ones(len(cells)), (rows, texts)), shape=(len(families), len(columns))).tocsr()
+    _, group = connected_components(holds @ holds.T, directed=False)
+    digests = [hashlib.sha256(f"{seed}:{family.family}".encode()).digest() for family in families]
+    hashed_to_train = [int.from_bytes(digest[:4], "big") / 2**32 >= dev_share for digest in digests]
+    train_groups = set(group[np.array(hashed_to_train)].tolist())
+    in_train = [number in train_groups for number in group.tolist()]
+    return (
+        [family for family, kept in zip(families, in_train, strict=True) if kept],
+        [family for family, kept in zip(families, in_train, strict=True) if not kept],
+    )
 
 
 def build_split(
