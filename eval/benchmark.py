@@ -1,125 +1,86 @@
-"""Benchmarks of a whole store: `python -m eval.benchmark controlled`.
+"""Benchmarks of a whole store: `python -m eval.benchmark NAME`, one command a benchmark of the paper.
 
-For each episode a fresh store takes all memories in time order, then the question is searched within the budget. Writes
-report.json, report.md, episodes.jsonl (one line a manager and episode; ids only) and timings.json.
+Every stream of facts is fed to a fresh store under each method in time order; then the questions are searched within
+each budget. Writes report.json, report.md, rows.jsonl (one line a measured item; ids and figures only), tables as CSV
+and timings.json. A run that was stopped goes on where it was: judgements, vectors and finished stores are in the cache.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from tqdm import tqdm
+from typing import Any
 
 from data.pairs import file_sha256
-from eval.benchmark_report import controlled_markdown
-from eval.diagnostics import Diagnosis, FinalState, RetainedUnit, diagnose, summarise_by_type
-from eval.episodes import Episode, read_episodes
+from eval.benchmark_controlled import LEVELS, run_controlled
+from eval.benchmark_meme import run_meme
+from eval.benchmark_questions import run_questions
+from eval.benchmark_report import csv_tables, markdown
+from eval.benchmark_runner import Runner
+from eval.benchmark_updates import run_updates
+from eval.episodes import read_episodes
+from eval.locomo import read_locomo
+from eval.longmemeval import read_longmemeval
+from eval.meme_episodes import read_meme
+from eval.methods import Method, build_methods, split_names
 from eval.provenance import output_folder, versions, write_json, write_jsonl
 from eval.relation_report import round_floats
-from eval.store_model import AppendModel, CachedRelationModel
-from roam.errors import InputError, RoamError
-from roam.interfaces import Embedder
-from roam.records import Observation
+from eval.run_cache import CachedEmbedder, RunCache
+from eval.store_run import Settings
+from eval.update_stores import read_update_stores
+from roam.errors import DataError, InputError, RoamError
 from roam.relations import Relation, parse_relation
 
-if TYPE_CHECKING:
-    from roam.managers import Manager
-
-BENCHMARKS = ("controlled",)
-USER = "user"
+Results = tuple[dict[str, Any], list[dict[str, Any]], dict[str, float]]
+MEMORY = ":memory:"
 
 
-def run_episode(episode: Episode, manager: Manager, embedder: Embedder, *, budget: int, k: int) -> FinalState:
-    """Feed one episode to a fresh in-memory store and search its question."""
-    from roam.memory import Memory
-    from roam.validation import parse_time
-
-    observations = [
-        Observation(text=memory.text, user=USER, observed_at=parse_time(memory.time), id=memory.id)
-        for memory in episode.memories
-    ]
-    memory = Memory.open(":memory:", manager=manager, embedder=embedder, k=k)
-    try:
-        decisions = memory.add_many(observations)
-        result = memory.search(episode.question, user=USER, budget=budget)
-        views = memory.primaries(user=USER)
-    finally:
-        memory.close()
-    demoted_by: dict[str, Relation] = {}
-    for decision in decisions:
-        for identifier in decision.demoted_ids:
-            demoted_by.setdefault(identifier, decision.relation)
-    return FinalState(
-        units=tuple(RetainedUnit(hit.text, hit.tokens, frozenset(hit.members)) for hit in result.hits),
-        primary_of={member: view.id for view in views for member in view.members},
-        demoted_by=demoted_by,
-    )
+def _controlled(args: argparse.Namespace, methods: Sequence[Method], runner: Runner) -> Results:
+    episodes = read_episodes(args.data)[: args.limit]
+    levels = args.confounders or (max(LEVELS),)
+    entries, rows, seconds = run_controlled(episodes, methods, runner, levels)
+    return {"episodes": len(episodes), "n": max(levels)} | entries, rows, seconds
 
 
-def build_manager(
-    name: str, cache: str | Path, thresholds: Mapping[Relation, float] | None, stack: ExitStack
-) -> Manager:
-    """Return the manager called `name`: "append", "roam" (the pretrained one) or an adapter folder.
-
-    Judgements of a relation model go through the cache file `cache`, which `stack` closes. `thresholds` replace the
-    adapter's own.
-    """
-    from roam.fusion import DeterministicFuser
-    from roam.managers import Manager, load_manager
-
-    if name == "append":
-        return Manager(AppendModel(), DeterministicFuser())
-    loaded = load_manager("pretrained" if name == "roam" else name)
-    model = stack.enter_context(CachedRelationModel(loaded.relation_model, cache, thresholds))
-    return Manager(model, loaded.fuser)
+def _updates(args: argparse.Namespace, methods: Sequence[Method], runner: Runner) -> Results:
+    stores = read_update_stores(args.data)[: args.limit]
+    entries, rows, seconds = run_updates(stores, methods, runner)
+    return {"stores": len(stores)} | entries, rows, seconds
 
 
-def run_controlled(
-    episodes: Sequence[Episode], managers: Mapping[str, Manager], embedder: Embedder, *, budget: int, k: int, seed: int
-) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, float]]:
-    """Return (report entry by manager, one row a manager and episode, seconds an episode by manager)."""
-    entries: dict[str, Any] = {}
-    rows: list[dict[str, Any]] = []
-    seconds: dict[str, float] = {}
-    for name, manager in managers.items():
-        diagnoses: list[Diagnosis] = []
-        started = time.perf_counter()
-        for episode in tqdm(episodes, desc=name, unit="episode", disable=None):
-            state = run_episode(episode, manager, embedder, budget=budget, k=k)
-            diagnoses.append(diagnose(episode, state))
-            rows.append(episode_row(name, episode, state, diagnoses[-1]))
-        seconds[name] = (time.perf_counter() - started) / len(episodes)
-        model = manager.relation_model
-        entries[name] = summarise_by_type(diagnoses, seed) | {
-            "model": model.digest,
-            "thresholds": {str(relation): float(value) for relation, value in model.thresholds.items()},
-        }
-    return entries, rows, seconds
+def _meme(args: argparse.Namespace, methods: Sequence[Method], runner: Runner) -> Results:
+    episodes = read_meme(args.data)[: args.limit]
+    entries, rows, seconds = run_meme(episodes, methods, runner)
+    return {"episodes": len(episodes)} | entries, rows, seconds
 
 
-def episode_row(manager: str, episode: Episode, state: FinalState, diagnosis: Diagnosis) -> dict[str, Any]:
-    """One line of episodes.jsonl: the measures, the retained units and every demotion, by memory id."""
-    roles = {memory.id: str(memory.role) for memory in episode.memories}
-    return {
-        "manager": manager,
-        "episode": episode.id,
-        "type": episode.type,
-        "question_type": episode.question_type,
-        **round_floats(dict(diagnosis.values)),
-        **{name: list(counts) for name, counts in diagnosis.counts.items()},
-        "retained": [{"members": sorted(unit.members), "tokens": unit.tokens} for unit in state.units],
-        "demoted": [
-            {"id": m, "role": roles.get(m), "primary": p, "primary_role": roles.get(p), "by": state.demoted_by.get(m)}
-            for m, p in sorted(state.primary_of.items())
-            if m != p
-        ],
-    }
+def _longmemeval(args: argparse.Namespace, methods: Sequence[Method], runner: Runner) -> Results:
+    found = read_longmemeval(args.data)
+    if not found.streams:
+        raise DataError(f"{args.data}: none of its {found.left_out} questions has a marked turn; give answerable ones")
+    entries, rows, seconds = run_questions(found.streams[: args.limit], methods, runner)
+    return {"left_out": found.left_out} | entries, rows, seconds
+
+
+def _locomo(args: argparse.Namespace, methods: Sequence[Method], runner: Runner) -> Results:
+    found = read_locomo(args.data)
+    streams = [stream for stream in found.streams if stream.questions][: args.limit]
+    if not streams:
+        raise DataError(f"{args.data}: no question whose evidence has observations; give their dialogue ids")
+    entries, rows, seconds = run_questions(streams, methods, runner)
+    return {"dialogues": len(streams), "uncovered": found.uncovered} | entries, rows, seconds
+
+
+BENCHMARKS: Mapping[str, Callable[[argparse.Namespace, Sequence[Method], Runner], Results]] = {
+    "controlled": _controlled,
+    "longmemeval": _longmemeval,
+    "meme": _meme,
+    "locomo": _locomo,
+    "updates": _updates,
+}
 
 
 def parse_thresholds(text: str | None) -> dict[Relation, float] | None:
@@ -139,63 +100,96 @@ def parse_thresholds(text: str | None) -> dict[Relation, float] | None:
     return thresholds
 
 
-def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+def _numbers(least: int) -> Callable[[str], tuple[int, ...]]:
+    """An argument type: whole numbers of at least `least` separated by commas, each once."""
+
+    def parse(text: str) -> tuple[int, ...]:
+        try:
+            values = tuple(dict.fromkeys(int(part) for part in text.split(",")))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r}: write whole numbers such as 128,256") from None
+        if min(values) < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: use {least} or more")
+        return values
+
+    return parse
+
+
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m eval.benchmark",
-        description="Feed episodes to a store under each manager and measure what it keeps and what it retrieves.",
-        epilog="example: python -m eval.benchmark controlled --data episodes.jsonl --managers roam,append --out out/c",
+        description="Feed streams of facts to a store under each method; measure what it keeps and what it retrieves.",
+        epilog="examples: python -m eval.benchmark controlled --data episodes.jsonl --managers all "
+        "--budget 128,256,512 --confounders 0,2,4,6,8 --out reports/controlled; "
+        "python -m eval.benchmark updates --data stores.jsonl --managers roam,append --out reports/updates",
     )
     parser.add_argument("name", choices=BENCHMARKS, help="which benchmark")
-    parser.add_argument("--data", type=Path, required=True, help="episode file (format: eval/episodes.py)")
+    parser.add_argument("--data", type=Path, required=True, help="its data (formats: the readers' modules under eval/)")
     parser.add_argument("--managers", default="roam,append",
-                        help="comma-separated: roam, append or adapter folders (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--budget", type=int, default=256, help="tokens of memory context (default: %(default)s)")
-    parser.add_argument("--k", type=int, default=10, help="candidates an observation is compared with")
+                        help="comma-separated: append, newest-wins[:COSINE], roam or adapter folders, each with :con, "
+                             ":con+eqv or :nofusion behind it, or all (default: %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--budget",
+        type=_numbers(1),
+        default=(256,),
+        help="tokens of memory context; of several the first is the report's own (default: 256)",
+    )
+    parser.add_argument("--confounders", type=_numbers(0),
+                        help=f"controlled only: N, the paper's being {LEVELS} (default: {max(LEVELS)})")  # fmt: skip
+    parser.add_argument("--k", type=int, default=10, help="candidates a fact is compared with (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="folder for the report")
-    parser.add_argument("--limit", type=int, help="only the first N episodes")
-    parser.add_argument("--cache", type=Path, help="SQLite file that keeps judgements from run to run")
-    parser.add_argument("--thresholds", help="replace the adapter's thresholds, e.g. CON=0.9,OSN=0.8")
+    parser.add_argument("--limit", type=int, help="only the first N episodes, stores or dialogues")
+    parser.add_argument("--cache", type=Path, help="SQLite file kept from run to run (default: OUT/cache.sqlite)")
+    parser.add_argument("--thresholds", help="replace the adapters' thresholds, e.g. CON=0.9,OSN=0.8")
+    parser.add_argument("--embedder", help="another sentence encoder: short name, hub id or folder")
     parser.add_argument("--seed", type=int, default=0, help="seed of the intervals")
+    return parser
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = build_parser()
     args = parser.parse_args(argv)
-    for option in ("budget", "k", "limit"):
+    for option in ("k", "limit"):
         value = getattr(args, option)
         if value is not None and value < 1:
             parser.error(f"--{option} is {value}: use 1 or more")
+    if args.confounders and args.name != "controlled":
+        parser.error(f"--confounders says how many confounders `controlled` keeps; leave it out of {args.name}")
     return args
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Run one benchmark as the parsed arguments say; writes all files and returns what report.json says."""
-    from roam.embedders import load_embedder
+    from roam.embedders import DEFAULT_EMBEDDER, load_embedder
 
-    episodes = read_episodes(args.data)[: args.limit]
-    names = list(dict.fromkeys(name.strip() for name in args.managers.split(",") if name.strip()))
-    if not names:
-        raise InputError(f"--managers {args.managers!r} names none: use roam, append or adapter folders")
-    thresholds = parse_thresholds(args.thresholds)
+    names, thresholds = split_names(args.managers), parse_thresholds(args.thresholds)
     out = output_folder(args.out)
-    embedder = load_embedder()
+    file = args.cache or out / "cache.sqlite"
     with ExitStack() as stack:
-        managers = {name: build_manager(name, args.cache or ":memory:", thresholds, stack) for name in names}
-        entries, rows, seconds = run_controlled(
-            episodes, managers, embedder, budget=args.budget, k=args.k, seed=args.seed
-        )
-    report = {
-        "benchmark": args.name,
-        "data": args.data.name,
-        "episodes": len(episodes),
-        "budget": args.budget,
-        "k": args.k,
-        "seed": args.seed,
-        "managers": round_floats(entries),
-        "hashes": {"data": file_sha256(args.data), "embedder": embedder.digest},
-        "versions": versions(),
-    }
+        cache = stack.enter_context(RunCache(file))
+        embedder = CachedEmbedder(load_embedder(args.embedder or DEFAULT_EMBEDDER), cache)
+        methods = build_methods(names, embedder, cache=file, thresholds=thresholds, stack=stack)
+        runner = Runner(embedder, cache, Settings(args.budget, args.k), args.seed)
+        entries, rows, seconds = BENCHMARKS[args.name](args, methods, runner)
+    report = round_floats(
+        {
+            "benchmark": args.name,
+            "data": args.data.name,
+            "budget": args.budget[0],
+            "k": args.k,
+            "seed": args.seed,
+            **entries,
+            "hashes": {"data": file_sha256(args.data), "embedder": embedder.digest},
+            "versions": versions(),
+        }
+    )
     write_json(out / "report.json", report)
-    (out / "report.md").write_text(controlled_markdown(report), encoding="utf-8")
-    write_jsonl(out / "episodes.jsonl", rows)
-    write_json(out / "timings.json", {"seconds_per_episode": seconds})
-    return report
+    (out / "report.md").write_text(markdown(report), encoding="utf-8")
+    for name, text in csv_tables(report).items():
+        (out / f"{name}.csv").write_text(text, encoding="utf-8")
+    write_jsonl(out / "rows.jsonl", round_floats(rows))
+    write_json(out / "timings.json", {"seconds_per_store": seconds})
+    return dict(report)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -205,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RoamError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(controlled_markdown(report))
+    print(markdown(report))
     return 0
 
 

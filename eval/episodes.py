@@ -7,16 +7,12 @@ answers nothing) or "II" (an obsolete value) for confounders and null otherwise 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
-from roam.errors import DataError
-
-SHOWN_PROBLEMS = 3
+from eval.record_files import Record, iso_time, read_records, require_list, require_text, require_unique
 
 
 class MemoryRole(StrEnum):
@@ -47,54 +43,53 @@ class Episode:
     question: str
     answer: str
     memories: tuple[EpisodeMemory, ...]
+    pool_type: str | None = None
+    """The type of the whole pool of confounders, kept where some of them are left out."""
 
     @property
     def type(self) -> str:
         """ "II" when obsolete values compete with the gold memory, otherwise "I"."""
+        if self.pool_type is not None:
+            return self.pool_type
         return "II" if any(memory.type == "II" for memory in self.memories) else "I"
 
     def ids(self, role: MemoryRole) -> frozenset[str]:
         """Ids of the memories in `role`."""
         return frozenset(memory.id for memory in self.memories if memory.role is role)
 
+    def with_confounders(self, count: int) -> Episode:
+        """The same episode with `count` of its confounders; a smaller count keeps part of what a larger one keeps.
+
+        The order is a hash of the ids: neither the place in the file nor the time of a confounder decides, every
+        method gets the same ones, and nobody chose them (appendix F.1: one fixed pool).
+        """
+        kept = sorted(self.ids(MemoryRole.CONFOUNDER), key=self._rank)[:count]
+        memories = tuple(m for m in self.memories if m.role is not MemoryRole.CONFOUNDER or m.id in kept)
+        return replace(self, memories=memories, pool_type=self.type)
+
+    def _rank(self, identifier: str) -> str:
+        return hashlib.sha256(f"{self.id}\n{identifier}".encode()).hexdigest()
+
 
 def read_episodes(path: str | Path) -> list[Episode]:
     """Read an episode file; `DataError` names the first bad lines and counts all of them."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as UTF-8 text ({error}); give an episode JSONL file") from error
-    episodes, problems = [], []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            episodes.append(_parse(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
-            what = f"no {error}" if isinstance(error, KeyError) else str(error)
-            problems.append(f"{path}:{number}: {what}")
-    if problems:
-        shown = "; ".join(problems[:SHOWN_PROBLEMS])
-        raise DataError(f"{len(problems)} bad lines, the first: {shown}; the format is described in eval/episodes.py")
-    if not episodes:
-        raise DataError(f"{path}: no episodes in it; write one JSON object a line (format: eval/episodes.py)")
-    return episodes
+    return read_records(path, parse_episode, "episodes", "eval/episodes.py")
 
 
-def _parse(row: Mapping[str, Any]) -> Episode:
+def parse_episode(record: Record) -> Episode:
+    """Return the episode of one JSON object; KeyError, TypeError or ValueError says what is wrong."""
     memories = [
-        EpisodeMemory(str(m["id"]), str(m["text"]), str(m["time"]), MemoryRole(m["role"]), m.get("ctype"))
-        for m in row["memories"]
+        EpisodeMemory(str(m["id"]), require_text(m, "text"), iso_time(m["time"]), MemoryRole(m["role"]), m.get("ctype"))
+        for m in require_list(record, "memories")
     ]
-    if len({memory.id for memory in memories}) < len(memories):
-        raise ValueError("a memory id is there twice in the episode")
+    require_unique([memory.id for memory in memories], "memory id")
     if not any(memory.role is MemoryRole.GOLD for memory in memories):
         raise ValueError("no gold memory in the episode")
     memories.sort(key=lambda memory: memory.time)
     return Episode(
-        id=str(row["question_id"]),
-        question_type=str(row.get("question_type", "")),
-        question=str(row["question"]),
-        answer=str(row.get("answer", "")),
+        id=str(record["question_id"]),
+        question_type=str(record.get("question_type", "")),
+        question=require_text(record, "question"),
+        answer=str(record.get("answer", "")),
         memories=tuple(memories),
     )

@@ -1,4 +1,4 @@
-"""Relation models for evaluation: one that remembers its judgements on disk, and the one that never merges."""
+"""Relation models for evaluation: baselines without a classifier, ablations, and one that remembers on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roam.errors import DataError
-from roam.interfaces import RelationModel
+from roam.interfaces import Embedder, RelationModel
 from roam.records import Pair
 from roam.relations import INDEX, RELATIONS, Relation
 
@@ -26,6 +26,54 @@ class AppendModel:
         """Return probability 1 for IND, shape (len(pairs), 5)."""
         out = np.zeros((len(pairs), len(RELATIONS)), dtype=np.float32)
         out[:, INDEX[Relation.IND]] = 1.0
+        return out
+
+
+class NewestWinsModel:
+    """Calls two texts a conflict when their cosine reaches `similarity`, so that the newest replaces what is like it.
+
+    This is the plain deduplication that many memory stores run: no classifier, whatever looks alike is overwritten.
+    """
+
+    thresholds: Mapping[Relation, float] = {}
+
+    def __init__(self, embedder: Embedder, similarity: float) -> None:
+        self.embedder, self.similarity = embedder, similarity
+        self.digest = f"newest-wins-{similarity:g}-{embedder.digest}"
+
+    def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        """Return probability 1 for CON or for IND, shape (len(pairs), 5)."""
+        out = np.zeros((len(pairs), len(RELATIONS)), dtype=np.float32)
+        if pairs:
+            old = self.embedder.embed([pair.old for pair in pairs])
+            new = self.embedder.embed([pair.new for pair in pairs])
+            alike = (old * new).sum(axis=1) >= self.similarity
+            out[alike, INDEX[Relation.CON]] = 1.0
+            out[~alike, INDEX[Relation.IND]] = 1.0
+        return out
+
+
+class RelationSubset:
+    """A relation model of which only some relations act; pairs that it gives another one count as independent.
+
+    The paper's ablations (section 3.4.1) keep the predictions and leave relations out of the policy, so a dropped
+    relation must not turn into the second most probable one: its probability goes to IND.
+    """
+
+    def __init__(self, model: RelationModel, kept: Sequence[Relation]) -> None:
+        self.model = model
+        self._dropped = [INDEX[r] for r in RELATIONS if r is not Relation.IND and r not in kept]
+        self.digest = f"{model.digest}:{'+'.join(kept)}"
+        self.thresholds = model.thresholds
+
+    def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        """Return probabilities, shape (len(pairs), 5)."""
+        out = np.array(self.model.predict_proba(pairs), dtype=np.float32, copy=True)
+        independent = INDEX[Relation.IND]
+        best = out.argmax(axis=1)
+        for column in self._dropped:
+            rows = best == column
+            out[rows, independent], out[rows, column] = out[rows, column], out[rows, independent]
         return out
 
 
@@ -48,7 +96,7 @@ class CachedRelationModel:
         self.thresholds = model.thresholds if thresholds is None else thresholds
         self.hits = self.misses = 0
         try:
-            self._database = sqlite3.connect(path)
+            self._database = sqlite3.connect(path, timeout=60)  # another run may be writing
             self._database.execute(
                 "CREATE TABLE IF NOT EXISTS judgements (model TEXT, old TEXT, new TEXT, probabilities BLOB,"
                 " PRIMARY KEY (model, old, new)) WITHOUT ROWID"

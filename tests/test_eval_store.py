@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 
 from eval import benchmark, false_conflict
-from eval.diagnostics import FinalState, RetainedUnit, diagnose, summarise, summarise_by_type
+from eval.benchmark_controlled import run_controlled, run_episode
+from eval.benchmark_runner import Runner
+from eval.diagnostics import FinalState, RetainedUnit, diagnose, paired_differences, summarise, summarise_by_type
 from eval.episodes import Episode, EpisodeMemory, MemoryRole, read_episodes
+from eval.methods import Method
+from eval.run_cache import RunCache
 from eval.stated import states
 from eval.store_model import AppendModel, CachedRelationModel
+from eval.store_run import Settings
 from roam.errors import DataError, InputError
 from roam.managers import Manager
 from roam.records import Pair
@@ -130,6 +135,8 @@ def test_diagnosis_by_hand() -> None:
     assert found.counts["gold_demoted"] == (1, 2)
     assert found.counts["gold_lost"] == (0, 2)
     assert found.merged == {"CON": 1, "NSO": 1}
+    assert found.counts["confounder_primary"] == (1, 2)
+    assert found.fates == {"stated": 1, "retrieved, not stated, behind a non-gold Primary by NSO": 1}
 
 
 @pytest.mark.unit
@@ -212,25 +219,28 @@ SCRIPT = {
 }
 
 
-def managers() -> dict[str, Manager]:
-    return {"roam": Manager(ScriptedRelations(SCRIPT), JoinFuser()), "append": Manager(AppendModel(), JoinFuser())}
+def methods() -> list[Method]:
+    return [Method("roam", ScriptedRelations(SCRIPT)), Method("append", AppendModel(), "off")]
+
+
+def runner(*budgets: int) -> Runner:
+    return Runner(HashEmbedder(), RunCache(":memory:"), Settings(budgets))
 
 
 @pytest.mark.integration
 def test_controlled_on_a_scripted_store(tmp_path: Path) -> None:
     episodes = read_episodes(write_episodes(tmp_path / "e.jsonl", QUESTION | {"memories": ROWS}))
-    entries, rows, seconds = benchmark.run_controlled(
-        episodes, managers(), HashEmbedder(), budget=256, k=10, seed=0
-    )  # fmt: skip
-    roam, append = entries["roam"], entries["append"]
+    report, rows, seconds = run_controlled(episodes, methods(), runner(256), [2])
+    roam, append = report["managers"]["roam"], report["managers"]["append"]
     assert roam["background_primary"] == 0.5
     assert roam["background_merged_by"] == {"NSO": 1}
     assert append["background_primary"] == 1.0
     assert roam["gold_recall"] == append["gold_recall"] == 1.0
     assert roam["units"] == 2.0
     assert append["units"] == 5.0
-    assert roam["confounder_share"] == 0.0
+    assert roam["confounder_share"] == roam["confounder_primary"] == 0.0
     assert 0.3 < append["confounder_share"] < 0.5
+    assert append["confounder_primary"] == 1.0
     assert roam["gold_demoted"] == 0.0
     assert set(roam["by_type"]) == {"II"}
     (row,) = [row for row in rows if row["manager"] == "roam"]
@@ -238,14 +248,58 @@ def test_controlled_on_a_scripted_store(tmp_path: Path) -> None:
         ("c1", "g1", "CON"), ("c2", "g1", "CON"), ("b2", "b1", "NSO"),
     }  # fmt: skip
     assert set(seconds) == {"roam", "append"}
+    assert roam["confounders_left_judged"] == {}
+    assert append["confounders_left_judged"] == {"IND": 2}
+    with pytest.raises(DataError, match="2 confounders and N = 4"):
+        run_controlled(episodes, methods(), runner(256), [0, 4])
+    (pair,) = report["comparisons"]
+    assert (pair["manager"], pair["other"]) == ("roam", "append")
+    assert pair["differences"]["confounder_share"]["difference"] == -append["confounder_share"]
+
+
+@pytest.mark.integration
+def test_controlled_sweeps_confounders_and_budgets(tmp_path: Path) -> None:
+    episodes = read_episodes(write_episodes(tmp_path / "e.jsonl", QUESTION | {"memories": ROWS}))
+    report, rows, _ = run_controlled(episodes, methods(), runner(256, 8), [0, 1, 2])
+    assert {(c["manager"], c["n"], c["budget"]) for c in report["cells"]} == {
+        (name, n, budget) for name in ("roam", "append") for n in (0, 1, 2) for budget in (8, 256)
+    }
+    assert len(rows) == 12
+    units = {c["n"]: c["units"] for c in report["cells"] if (c["manager"], c["budget"]) == ("append", 256)}
+    assert units == {0: 3.0, 1: 4.0, 2: 5.0}
+    assert {c["n"]: set(c["by_type"]) for c in report["cells"]} == {0: {"II"}, 1: {"II"}, 2: {"II"}}
+
+
+@pytest.mark.unit
+def test_fewer_confounders_are_part_of_more() -> None:
+    case = episode(g=GOLD, **{f"c{number}": CONFOUNDER for number in range(8)})
+    kept = [case.with_confounders(count).ids(CONFOUNDER) for count in (0, 2, 4, 8, 9)]
+    assert [len(ids) for ids in kept] == [0, 2, 4, 8, 8]
+    assert kept[1] < kept[2] < kept[3]
+    assert case.with_confounders(0).ids(GOLD) == {"g"}
+
+
+@pytest.mark.unit
+def test_paired_differences_cancel_what_both_share() -> None:
+    cases = [Episode(f"q{n}", "any", "?", "!", episode(g=GOLD, b=BACKGROUND).memories) for n in range(20)]
+    units = [(RetainedUnit("Alpha g beta.", 4, frozenset({"g"})),) if n % 2 else () for n in range(20)]
+    kept, merged = {"g": "g", "b": "b"}, {"g": "g", "b": "g"}
+    ours = [diagnose(case, FinalState(unit, kept)) for case, unit in zip(cases, units, strict=True)]
+    theirs = [diagnose(case, FinalState(unit, merged)) for case, unit in zip(cases, units, strict=True)]
+    found = paired_differences(ours, theirs, 0)
+    assert found["gold_recall"] == {"difference": 0.0, "interval": [0.0, 0.0]}
+    assert found["background_primary"] == {"difference": 1.0, "interval": [1.0, 1.0]}
+    assert "confounder_primary" not in found
+    with pytest.raises(ValueError, match="same episodes"):
+        paired_differences(ours, theirs[::-1], 0)
 
 
 @pytest.mark.integration
 def test_a_small_budget_keeps_few_units_and_counts_only_what_is_kept(tmp_path: Path) -> None:
     episodes = read_episodes(write_episodes(tmp_path / "e.jsonl", QUESTION | {"memories": ROWS}))
-    state = benchmark.run_episode(episodes[0], managers()["append"], HashEmbedder(), budget=8, k=10)
-    assert sum(unit.tokens for unit in state.units) <= 8
-    assert diagnose(episodes[0], state).values["units"] <= 2
+    found = run_episode(episodes[0], methods()[1], runner(8))
+    assert sum(unit["tokens"] for unit in found["retained"]["8"]) <= 8
+    assert 0 < found["diagnoses"]["8"]["values"]["units"] <= 2
 
 
 @pytest.mark.integration
@@ -255,19 +309,19 @@ def test_E01_controlled_twice_is_the_same(
     from roam import embedders
     from roam import managers as manager_module
 
-    monkeypatch.setattr(embedders, "load_embedder", HashEmbedder)
-    monkeypatch.setattr(manager_module, "load_manager", lambda name: managers()["roam"])
+    monkeypatch.setattr(embedders, "load_embedder", lambda name: HashEmbedder())
+    monkeypatch.setattr(manager_module, "load_manager", lambda name: Manager(ScriptedRelations(SCRIPT), JoinFuser()))
     data = write_episodes(tmp_path / "e.jsonl", QUESTION | {"memories": ROWS}, QUESTION | {"memories": ROWS[1:]})
     for out in ("one", "two"):
         code = benchmark.main(["controlled", "--data", str(data), "--out", str(tmp_path / out),
-                               "--cache", str(tmp_path / "cache.sqlite")])  # fmt: skip
+                               "--confounders", "2", "--cache", str(tmp_path / "cache.sqlite")])  # fmt: skip
         assert code == 0
-    for name in ("report.json", "report.md", "episodes.jsonl"):
+    for name in ("report.json", "report.md", "rows.jsonl", "cells.csv", "comparisons.csv"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     report = json.loads((tmp_path / "one" / "report.json").read_text())
     assert set(report["managers"]) == {"roam", "append"}
     assert report["hashes"]["embedder"] == HashEmbedder().digest
-    assert "| append, Type II | 2 |" in capsys.readouterr().out
+    assert "| append, Type II | 100.0 " in capsys.readouterr().out
 
 
 @pytest.mark.unit
@@ -286,6 +340,9 @@ def test_bad_arguments_exit_with_2(tmp_path: Path, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit) as stopped:
         benchmark.main(["controlled", "--data", "x", "--out", "y", "--budget", "0"])
     assert stopped.value.code == 2
+    with pytest.raises(SystemExit):
+        benchmark.main(["meme", "--data", "x", "--out", "y", "--confounders", "4"])
+    assert "leave it out of meme" in capsys.readouterr().err
 
 
 # False conflicts --------------------------------------------------------------------------------------------------
