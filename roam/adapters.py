@@ -89,7 +89,15 @@ def write_card(folder: Path, card: AdapterCard) -> None:
 
 
 def read_card(folder: Path) -> AdapterCard:
-    """Read and check `roam.json`; raises `AdapterError` naming what is wrong and what to do."""
+    """Read `roam.json` and check it and the weights beside it; raises `AdapterError` with what to do."""
+    card = parse_card(folder)
+    if weights_hash(folder) != card.weights_hash:
+        raise AdapterError(f"{folder}: adapter weights differ from the ones {CARD} was written for; restore the folder")
+    return card
+
+
+def parse_card(folder: Path) -> AdapterCard:
+    """Read and check `roam.json` alone: an exported model keeps it without the adapter's weights."""
     path = folder / CARD
     if not path.is_file():
         raise AdapterError(f"{folder} has no {CARD}; give an adapter folder that `python -m training.relation` saved")
@@ -111,8 +119,6 @@ def read_card(folder: Path) -> AdapterCard:
     card = AdapterCard(**raw)
     if card.kind == "relation":
         check_labels(card.labels, where=str(path))
-    if weights_hash(folder) != card.weights_hash:
-        raise AdapterError(f"{folder}: adapter weights differ from the ones {CARD} was written for; restore the folder")
     return card
 
 

@@ -25,7 +25,7 @@ ManagerLoader = Callable[[], "Manager"]
 
 EXTRAS = {
     "torch": "models", "transformers": "models", "peft": "models", "safetensors": "models", "tokenizers": "models",
-    "huggingface_hub": "models",
+    "huggingface_hub": "models", "onnx": "models", "onnxruntime": "models",
 }  # fmt: skip
 
 EPILOG = """\
@@ -36,7 +36,8 @@ a first tour:
   roam list --user maya
   roam relate "Has a dog." "Has a beagle named Otto."
 
-environment: ROAM_DB (store, default ./memory.db), ROAM_MANAGER (adapter folder, default pretrained)
+environment: ROAM_DB (store, default ./memory.db), ROAM_MANAGER (adapter folder, default pretrained), ROAM_BACKEND
+(auto, torch, onnx, onnx-int8), ROAM_CACHE (base weights and ONNX models), OMP_NUM_THREADS (processors to use)
 """
 
 
@@ -77,6 +78,10 @@ def _command(commands: Commands, name: str, help_text: str, example: str, *, sto
         "--manager", default=None, metavar="NAME", help="'pretrained' or an adapter folder (default: $ROAM_MANAGER)"
     )
     parser.add_argument("--base", default=None, metavar="DIR", help="base weights, when not where the adapter says")
+    parser.add_argument(
+        "--backend", default=None, metavar="NAME",
+        help="torch, onnx, onnx-int8 or auto: ONNX on a processor, torch on a GPU (default: $ROAM_BACKEND or auto)",
+    )  # fmt: skip
     return parser
 
 
@@ -156,7 +161,13 @@ def _model_commands(commands: Commands) -> None:
     relate.add_argument("old", help="the stored fact")
     relate.add_argument("new", help="the incoming fact")
 
-    pull = _command(commands, "pull", "fetch base weights, so that all else works offline", "roam pull", store=False)
+    pull = _command(
+        commands,
+        "pull",
+        "fetch base weights and build the ONNX model, so that all else works offline",
+        "roam pull",
+        store=False,
+    )
     pull.add_argument(
         "bases", nargs="*", metavar="BASE", help="base names (default: what the manager and the search need)"
     )
@@ -229,7 +240,7 @@ def _default_factory(args: argparse.Namespace) -> MemoryFactory:
         from roam.cli_manager import LazyRelationModel
         from roam.memory import Memory
 
-        return Memory.open(path, manager=LazyRelationModel(args.manager, base=args.base))
+        return Memory.open(path, manager=LazyRelationModel(args.manager, base=args.base, backend=args.backend))
 
     return open_memory
 
@@ -238,7 +249,7 @@ def _default_loader(args: argparse.Namespace) -> ManagerLoader:
     def load() -> Manager:
         from roam.managers import load_manager
 
-        return load_manager(args.manager, base=args.base)
+        return load_manager(args.manager, base=args.base, backend=args.backend)
 
     return load
 

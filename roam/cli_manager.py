@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from roam.adapters import read_card
+from roam.backends import plan_backend
 from roam.managers import adapter_folder, load_manager
 from roam.records import Pair
 from roam.relations import Relation
@@ -24,15 +24,17 @@ class LazyRelationModel:
     Raises `AdapterError` at once for a folder that is no adapter; base weights are looked for at the first pair.
     """
 
-    def __init__(self, manager: str, *, base: str | None = None) -> None:
-        card = read_card(adapter_folder(manager))
-        self.digest = card.digest
-        self.thresholds: Mapping[Relation, float] = card.relation_thresholds()
-        self._manager, self._base = manager, base
+    def __init__(self, manager: str, *, base: str | None = None, backend: str | None = None) -> None:
+        plan = plan_backend(adapter_folder(manager), backend)
+        self.digest = plan.digest
+        self.thresholds: Mapping[Relation, float] = plan.card.relation_thresholds()
+        self._manager, self._base, self._backend = manager, base, backend
 
     @cached_property
     def _model(self) -> RelationModel:
-        return load_manager(self._manager, base=self._base).relation_model
+        model = load_manager(self._manager, base=self._base, backend=self._backend).relation_model
+        self.digest = model.digest  # another one than planned when the ONNX model could not be built
+        return model
 
     def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         """Probabilities of the loaded model, shape (len(pairs), 5)."""

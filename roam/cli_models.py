@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 # What each extra brings, by the name it is imported under.
 CORE = ("numpy", "sqlite_vec", "apsw", "tqdm")
-MODELS = ("torch", "transformers", "peft", "safetensors", "huggingface_hub")
+MODELS = (
+    "torch", "transformers", "peft", "safetensors", "huggingface_hub", "tokenizers", "onnx", "onnxruntime",
+)  # fmt: skip
 
 
 def relate(args: argparse.Namespace, load_manager: ManagerLoader) -> int:
@@ -45,18 +47,22 @@ def relate(args: argparse.Namespace, load_manager: ManagerLoader) -> int:
 
 
 def pull(args: argparse.Namespace, load_manager: ManagerLoader) -> int:
-    """Fetch base weights: the named ones, else those that the manager and the search need."""
+    """Fetch base weights: the named ones, else those that the manager and the search need, and load the manager.
+
+    Loading it builds its ONNX model, where that is what will run.
+    """
     from roam.bases import ensure_base
 
-    names = list(args.bases) or _needed(args.manager)
-    found = [ensure_base(name) for name in names]
+    found = [ensure_base(name) for name in list(args.bases) or _needed(args.manager)]
+    model = None if args.bases else load_manager().relation_model
     if args.json:
-        print(
-            to_json([{"base": base.name, "path": str(base.path), "content_hash": base.content_hash} for base in found])
-        )
+        bases = [{"base": base.name, "path": str(base.path), "content_hash": base.content_hash} for base in found]
+        print(to_json({"bases": bases, "model": model.digest if model else None}))
     else:
         for base in found:
             print(f"{base.name}  {base.path}  sha256 {base.content_hash[:16]}")
+        if model:
+            print(f"relation model {model.digest} is ready")
     return 0
 
 
@@ -64,8 +70,12 @@ def _needed(manager: str) -> list[str]:
     from roam.adapters import read_card
     from roam.embedders import DEFAULT_EMBEDDER
     from roam.managers import adapter_folder
+    from roam.onnx_model import MANIFEST
 
-    return list(dict.fromkeys([read_card(adapter_folder(manager)).base, DEFAULT_EMBEDDER]))
+    folder = adapter_folder(manager)
+    if (folder / MANIFEST).is_file():  # an exported model has its base's weights in it
+        return [DEFAULT_EMBEDDER]
+    return list(dict.fromkeys([read_card(folder).base, DEFAULT_EMBEDDER]))
 
 
 def doctor(args: argparse.Namespace, load_manager: ManagerLoader) -> int:
@@ -74,7 +84,7 @@ def doctor(args: argparse.Namespace, load_manager: ManagerLoader) -> int:
 
     rows = [("roam", True, roam.__version__), ("python", True, platform.python_version())]
     rows += [_package(name) for name in (*CORE, *MODELS)]
-    rows += [_adapter(args.manager), *_bases(args.manager), _store(args.db)]
+    rows += [_adapter(args), *_bases(args.manager), _store(args.db)]
     if args.json:
         print(to_json([{"check": name, "ok": ok, "detail": detail} for name, ok, detail in rows]))
     else:
@@ -93,15 +103,15 @@ def _package(name: str) -> Row:
     return name, True, importlib.metadata.version(name.replace("_", "-"))
 
 
-def _adapter(manager: str) -> Row:
-    from roam.adapters import read_card
+def _adapter(args: argparse.Namespace) -> Row:
+    from roam.backends import plan_backend
     from roam.managers import adapter_folder
 
     try:
-        card = read_card(adapter_folder(manager))
+        plan = plan_backend(adapter_folder(args.manager), args.backend)
     except RoamError as error:
         return "adapter", False, str(error)
-    return "adapter", True, f"{manager}: {card.base}, digest {card.digest}"
+    return "adapter", True, f"{args.manager}: {plan.card.base}, model {plan.digest} on {plan.backend} ({plan.reason})"
 
 
 def _bases(manager: str) -> list[Row]:

@@ -27,6 +27,10 @@ class AdapterError(RoamError):
     """An adapter folder that is incomplete or does not fit the base, the labels or its own probes."""
 
 
+class ExportError(RoamError):
+    """An exported model that can't be made, is damaged or foreign, or does not answer as its adapter does."""
+
+
 class BaseModelError(RoamError):
     """Base weights that cannot be found or whose content hash differs."""
 

@@ -31,9 +31,16 @@ def adapter_folder(name: str | Path) -> Path:
     return folder
 
 
-def load_manager(name: str | Path = "pretrained", *, base: str | Path | None = None) -> Manager:
-    """Load a relation adapter with the deterministic fuser; raises `AdapterError` or `BaseModelError`."""
-    from roam.fusion import DeterministicFuser
-    from roam.relation_model import TorchRelationModel
+def load_manager(
+    name: str | Path = "pretrained", *, base: str | Path | None = None, backend: str | None = None
+) -> Manager:
+    """Load a relation adapter, or an exported model, with the deterministic fuser.
 
-    return Manager(TorchRelationModel.load(adapter_folder(name), base=base), DeterministicFuser())
+    `backend` is "auto" (ONNX Runtime on a processor, torch on a GPU), "torch", "onnx" or "onnx-int8"; by default
+    what $ROAM_BACKEND says, else "auto". An ONNX model is built at its first use and kept in the cache.
+    Raises `InputError`, `AdapterError`, `BaseModelError` or `ExportError`.
+    """
+    from roam.backends import load_relation_model
+    from roam.fusion import DeterministicFuser
+
+    return Manager(load_relation_model(adapter_folder(name), base=base, backend=backend), DeterministicFuser())

@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,49 +16,19 @@ from roam.adapters import AdapterCard, Probe, read_card, weights_hash, write_car
 from roam.bases import content_hash
 from roam.errors import AdapterError, InputError
 from roam.prompts import FUSION_TEMPLATE
-from roam.records import Pair
 from roam.relation_model import TorchRelationModel
-from roam.relations import RELATIONS
-from tests.tiny import save_base, toy_pairs
+from tests.tiny import toy_pairs
+from tests.tiny_adapter import LABELS, PAIRS, randomise, save_adapter
 from tests.tiny_fuser import example_rows, save_fuser_base, write_rows
-from training.config import RelationConfig
 from training.export import Answer, compare, export_merged, main
 from training.fuser_config import FuserConfig
 from training.fuser_data import prompt_of
 from training.fuser_model import LoadedFuser, load_trainable
-from training.models import load_classifier
-
-PAIRS = [Pair("Ana likes tea", "Ana hates tea"), Pair("Gus likes very strong coffee", "Gus likes coffee")]
-LABELS = tuple(relation.value for relation in RELATIONS)
-
-
-def randomise(model: Any) -> None:
-    """LoRA starts at zero; random values stand for a trained adapter."""
-    import torch
-
-    torch.manual_seed(1)
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name:
-            parameter.data.normal_(std=0.3)
 
 
 @pytest.fixture(scope="module")
 def relation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A relation adapter with random weights, as training saves one."""
-    base_folder, folder = save_base(tmp_path_factory.mktemp("base")), tmp_path_factory.mktemp("relation")
-    model, tokenizer, base = load_classifier(RelationConfig(base=str(base_folder)))
-    randomise(model)
-    model.save_pretrained(str(folder))
-    tokenizer.save_pretrained(str(folder))
-    card = AdapterCard(kind="relation", labels=LABELS, base=base.name, base_hash=base.content_hash,
-                       weights_hash=weights_hash(folder))  # fmt: skip
-    found = TorchRelationModel(model, tokenizer, card).predict_proba(PAIRS)
-    probes = tuple(
-        Probe(pair.old, pair.new, {name: float(p) for name, p in zip(LABELS, row, strict=True)})
-        for pair, row in zip(PAIRS, found, strict=True)
-    )
-    write_card(folder, replace(card, probes=probes))
-    return folder
+    return save_adapter(tmp_path_factory.mktemp("relation"))
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +131,8 @@ def test_failed_parity_writes_nothing(relation: Path, tmp_path: Path, monkeypatc
 def test_other_formats_and_full_folders_are_refused(
     relation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([str(relation), "--format", "onnx-int8", "--out", str(tmp_path / "out")]) == 2
-    assert "'onnx-int8' can't be exported; formats are: merged" in capsys.readouterr().err
+    assert main([str(relation), "--format", "gguf", "--out", str(tmp_path / "out")]) == 2
+    assert "'gguf' can't be exported; formats are: merged, onnx, onnx-int8" in capsys.readouterr().err
     (tmp_path / "kept.txt").write_text("kept")
     with pytest.raises(InputError, match="not an empty folder"):
         export_merged(relation, tmp_path)

@@ -1,8 +1,9 @@
-"""Export an adapter: `python -m training.export ADAPTER --format merged --out DIR`.
+"""Export an adapter: `python -m training.export ADAPTER --format merged|onnx|onnx-int8 --out DIR`.
 
 `merged` adds the LoRA weights to the base's fp32 weights and saves a folder that needs neither PEFT nor the base. What
 was saved is read back and compared with the adapter; a difference is an error. Merging into a quantised base loses
-quality (issue 2321 of peft), so it has to be asked for, and the parity report then says what it cost.
+quality (issue 2321 of peft), so it has to be asked for, and the parity report then says what it cost. The ONNX formats
+are in `training.export_onnx`.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from data.pairs import read_pairs
 from roam.adapters import CARD, AdapterCard, read_card
 from roam.bases import content_hash, resolve_base
 from roam.errors import AdapterError, DataError, InputError, RoamError
+from roam.onnx_model import PRECISIONS
 from roam.records import Pair
 from roam.relation_model import TorchRelationModel, quiet_loading
+from training.export_onnx import AGREEMENT_LIMITS, F1_LOSS_LIMIT, OnnxParity, export_onnx, require_new
 from training.fuser_data import prompt_of
 from training.fuser_model import LoadedFuser, load_language_model
 
-FORMATS = ("merged",)
+FORMATS = ("merged", *PRECISIONS)
 PARITY_TOLERANCE = 1e-2
 """Largest logit gap that fp32 rounding explains; a lost head, label map or adapter gives far more."""
 
@@ -139,8 +142,7 @@ def export_merged(
             f"base {card.base!r} is {method}: merging into quantised weights degrades the result; give the "
             "full-precision base with --base, or accept it with --allow-quantised and read the parity report"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {str(out)!r} exists and is not an empty folder; give a new one")
+    require_new(out)
     inputs = read_inputs(card, pairs)
     tokenizer = AutoTokenizer.from_pretrained(str(adapter))
     tuned = PeftModel.from_pretrained(load_base(card, resolved.path), str(adapter))
@@ -169,28 +171,50 @@ def export_merged(
     return parity
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m training.export",
         description="Turn an adapter folder into a model that needs neither PEFT nor the base, and check that it "
-        "answers the same.",
-        epilog="example: python -m training.export runs/relation-minilm/adapter --format merged --out out/merged "
+        "answers the same. merged: a transformers folder; onnx, onnx-int8: a graph for ONNX Runtime (relation only).",
+        epilog="example: python -m training.export runs/relation-minilm --format onnx-int8 --out out/int8 "
         "--pairs data/relation_test_843.jsonl",
     )
-    parser.add_argument("adapter", type=Path, help="adapter folder that training saved")
-    parser.add_argument("--format", default="merged", help=f"one of: {', '.join(FORMATS)}")
+    parser.add_argument("adapter", type=Path, help="a training run, or the adapter folder that it saved")
+    parser.add_argument("--format", default="merged", help=f"one of: {', '.join(FORMATS)} (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="new folder for the model")
     parser.add_argument("--pairs", type=Path, help="inputs to compare on: a pair file, for a fuser a fusion file "
                         "(default: the adapter's probes)")  # fmt: skip
     parser.add_argument("--base", help="folder of the base weights, when they are not found by name")
-    parser.add_argument("--allow-quantised", action="store_true", help="merge even if the base is quantised")
-    args = parser.parse_args(argv)
+    parser.add_argument("--allow-quantised", action="store_true", help="merged: merge even if the base is quantised")
+    agreements = ", ".join(f"{100 * limit:g} for {name}" for name, limit in AGREEMENT_LIMITS.items())
+    parser.add_argument("--least-agreement", type=float, metavar="PERCENT",
+                        help=f"ONNX: pairs that must get the same relation (default: {agreements})")  # fmt: skip
+    parser.add_argument("--most-f1-loss", type=float, metavar="POINTS", default=100 * F1_LOSS_LIMIT,
+                        help="ONNX: macro-F1 that may be lost (default: %(default)s)")  # fmt: skip
+    return parser
+
+
+def export(args: argparse.Namespace) -> Parity | OnnxParity:
+    """Export as the command line says; raises what `export_merged` and `export_onnx` raise."""
+    if args.format not in FORMATS:
+        raise InputError(f"--format {args.format!r} can't be exported; formats are: {', '.join(FORMATS)}")
+    for option, value in (("--least-agreement", args.least_agreement), ("--most-f1-loss", args.most_f1_loss)):
+        if value is not None and not 0 <= value <= 100:
+            raise InputError(f"{option} {value} is not between 0 and 100")
+    adapter = args.adapter / "adapter" if (args.adapter / "adapter" / CARD).is_file() else args.adapter
+    if args.format == "merged":
+        return export_merged(adapter, args.out, pairs=args.pairs, base=args.base, allow_quantised=args.allow_quantised)
+    least = None if args.least_agreement is None else args.least_agreement / 100
+    return export_onnx(
+        adapter, args.out, args.format, pairs=args.pairs, base=args.base, least_agreement=least,
+        most_f1_loss=args.most_f1_loss / 100,
+    )  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
     try:
-        if args.format not in FORMATS:
-            raise InputError(f"--format {args.format!r} can't be exported; formats are: {', '.join(FORMATS)}")
-        parity = export_merged(
-            args.adapter, args.out, pairs=args.pairs, base=args.base, allow_quantised=args.allow_quantised
-        )
+        parity = export(args)
     except RoamError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
