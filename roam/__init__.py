@@ -8,19 +8,24 @@ from roam.records import Decision, Hit, Judgement, Observation, Pair, Role, Sear
 from roam.relations import PRIORITY, RELATIONS, Relation
 
 if TYPE_CHECKING:
+    from roam.async_memory import AsyncMemory
     from roam.memory import Memory
 
 __all__ = [
-    "PRIORITY", "RELATIONS", "Decision", "Hit", "Judgement", "Memory", "Observation", "Pair", "Relation", "Role",
-    "SearchResult", "View",
+    "PRIORITY", "RELATIONS", "AsyncMemory", "Decision", "Hit", "Judgement", "Memory", "Observation", "Pair", "Relation",
+    "Role", "SearchResult", "View",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    # Memory pulls in storage and vector search; importing it lazily keeps `import roam` fast.
+    # Both pull in storage and vector search; importing them lazily keeps `import roam` fast.
     if name == "Memory":
         from roam.memory import Memory
 
         return Memory
+    if name == "AsyncMemory":
+        from roam.async_memory import AsyncMemory
+
+        return AsyncMemory
     raise AttributeError(f"module 'roam' has no attribute {name!r}")

@@ -96,9 +96,13 @@ def _write_commands(commands: Commands) -> None:
     add.add_argument("--observed-at", metavar="TIME", help="ISO 8601 date or date-time at which the fact was told")
     add.add_argument("--source", metavar="NAME", help="where it comes from, e.g. a chat's id")
 
-    load = _command(commands, "import", "add many facts from a file", "roam import facts.jsonl --user maya")
+    load = _command(
+        commands, "import", "add many facts from a file, or take in a store's export", "roam import facts.jsonl"
+    )
     load.add_argument(
-        "file", help="JSONL or CSV with text, user, optional observed_at, source, id; - reads JSONL from stdin"
+        "file",
+        help="JSONL or CSV with text, user, optional observed_at, source, id, or what `roam export` wrote; "
+        "- reads JSONL from stdin",
     )
     _user(load, required=False)
     load.add_argument("--skip-bad", action="store_true", help="add the good rows of a file that has bad ones")
@@ -130,8 +134,23 @@ def _read_commands(commands: Commands) -> None:
     as_of.add_argument("time", help="ISO 8601 date or date-time")
     _user(as_of)
 
-    review = _command(commands, "review", "list the pairs that were too uncertain to act on", "roam review --user maya")
+    review = _command(
+        commands, "review", "list the pairs that were too uncertain to act on, and decide them",
+        "roam review --user maya --decide 81c0 3f2a CON",
+    )  # fmt: skip
     _user(review)
+    act = review.add_mutually_exclusive_group()
+    act.add_argument(
+        "--decide", nargs=3, metavar=("NEW", "OLD", "RELATION"),
+        help="say what a fact (its id) is to an earlier one: IND, EQV, OSN, NSO or CON",
+    )  # fmt: skip
+    act.add_argument("--pairs", metavar="FILE", help="write what was decided as training pairs (JSONL; -: to stdout)")
+
+    export = _command(
+        commands, "export", "write the whole store, or one user's part, as JSONL", "roam export all.jsonl"
+    )
+    export.add_argument("file", help="the file to write; - writes to stdout. `roam import` takes it in")
+    _user(export, required=False)
 
 
 def _repair_commands(commands: Commands) -> None:
@@ -149,6 +168,9 @@ def _repair_commands(commands: Commands) -> None:
 
     undo = _command(commands, "undo", "take back a decision", "roam undo 81c0")
     undo.add_argument("id", help="the id of a decision, as `roam explain` prints it")
+
+    redo = _command(commands, "redo", "have an event count again that was undone", "roam redo 81c0")
+    redo.add_argument("id", help="the id of the event that was undone")
 
     _command(commands, "verify", "check that the store is sound and equals its log", "roam verify --db memory.db")
 

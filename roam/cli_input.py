@@ -40,16 +40,15 @@ class FactFile:
         return f"{name}: {len(self.bad)} of {total} rows are bad ({shown}{more}); correct them or pass --skip-bad"
 
 
-def read_facts(name: str, *, user: str | None = None) -> FactFile:
-    """Read the facts of a file ("-": standard input): `text`, `user`, optional `observed_at`, `source`, `id`.
+def read_facts(name: str, content: str, *, user: str | None = None) -> FactFile:
+    """Read the facts in a file's text: `text`, `user`, optional `observed_at`, `source`, `id`.
 
     CSV is told by the ending `.csv`; everything else is JSONL. `user` stands in where a row names none; other columns
     are left alone.
 
     Raises:
-        DataError: a file that cannot be read, is not UTF-8, is empty, or a CSV without a `text` column.
+        DataError: a file that is empty, or a CSV without a `text` column.
     """
-    content = _content(name)
     rows = _csv_rows(content, name) if name.lower().endswith(".csv") else _json_rows(content)
     facts: list[Observation] = []
     bad: list[BadRow] = []
@@ -63,7 +62,8 @@ def read_facts(name: str, *, user: str | None = None) -> FactFile:
     return FactFile(tuple(facts), tuple(bad))
 
 
-def _content(name: str) -> str:
+def read_content(name: str) -> str:
+    """Read a file ("-": standard input); `DataError` for one that cannot be read or is not UTF-8."""
     try:
         raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         return raw.decode("utf-8-sig")

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from enum import Enum
 from functools import singledispatch
 
-from roam.events import Event, Explanation, Receipt, Record
+from roam.events import Event, Explanation, ImportReport, Receipt, Record
 from roam.records import Decision, Hit, Judgement, Observation, Role, SearchResult, View
 from roam.relations import Relation
 from roam.validation import time_text
@@ -97,14 +97,21 @@ def _(record: Judgement) -> str:
 def _(record: Event) -> str:
     subject = record.observation_id or record.target or ""
     told = f"  {record.decision.relation}, Primary {record.decision.primary_id}" if record.decision else ""
+    told += f"  {record.verdict.relation} to {record.verdict.old_id}" if record.verdict else ""
     detail = f"  {record.detail}" if record.detail else ""
     return f"{record.recorded_at:%Y-%m-%d %H:%M:%S}  {record.id}  {record.kind}  {subject}{told}{detail}"
 
 
 @line.register
 def _(record: dict) -> str:  # type: ignore[type-arg]
-    told = f"{record['relation']} {record['probability']:.2f}  {record['old']}  <-  {record['new']}"
-    return f"{told}  (decision {record['decision']})"
+    told = f"{record['relation']} {record['probability']:.2f}"
+    return f"{told}  old {record['old_id']}  {record['old']}\n          new {record['new_id']}  {record['new']}"
+
+
+@line.register
+def _(record: ImportReport) -> str:
+    there = f"; there already: {', '.join(record.skipped)}" if record.skipped else ""
+    return f"{record.users} users, {record.observations} observations, {record.events} events taken in{there}"
 
 
 @line.register

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from roam.cli_input import read_facts
+from roam.cli_input import read_content, read_facts
 from roam.cli_render import explanation_text, line, search_text, to_json
 from roam.errors import DataError, InputError
+from roam.relations import parse_relation
 from roam.validation import check_count, clean_text, clean_user, parse_time
+from roam.writing import STANDARD_OUTPUT
 
 if TYPE_CHECKING:
     from roam.memory import Memory
@@ -43,8 +45,16 @@ def prepare_add(args: argparse.Namespace) -> None:
 
 
 def prepare_import(args: argparse.Namespace) -> None:
+    from roam.transfer import is_export, parse_export
+
     check_count(args.batch, "--batch")
-    args.facts = read_facts(args.file, user=args.user)
+    content = read_content(args.file)
+    args.export = parse_export(content, args.file) if is_export(content) else None
+    if args.export is not None:
+        if args.user is not None:
+            raise InputError(f"{args.file} is an export, which names its users: leave --user out")
+        return
+    args.facts = read_facts(args.file, content, user=args.user)
     if args.facts.bad and (not args.skip_bad or not args.facts.facts):
         raise DataError(args.facts.refusal(args.file))
 
@@ -53,6 +63,12 @@ def prepare_search(args: argparse.Namespace) -> None:
     clean_text(args.query, "query")
     clean_user(args.user)
     check_count(args.budget, "--budget")
+
+
+def prepare_review(args: argparse.Namespace) -> None:
+    clean_user(args.user)
+    if args.decide:
+        parse_relation(args.decide[2])
 
 
 def prepare_erase(args: argparse.Namespace) -> None:
@@ -76,6 +92,8 @@ def import_facts(args: argparse.Namespace, memory: Memory) -> int:
 
     from tqdm import tqdm
 
+    if args.export is not None:
+        return _show_one(args, memory.import_blocks(args.export))
     facts = args.facts.facts
     counts: Counter[str] = Counter()
     # The bar goes to standard error and only to a terminal; standard output stays parseable.
@@ -120,14 +138,30 @@ def as_of(args: argparse.Namespace, memory: Memory) -> int:
 
 
 def review(args: argparse.Namespace, memory: Memory) -> int:
+    if args.decide:
+        new, old, relation = args.decide
+        return _show_one(args, memory.decide(new, old, relation, user=args.user))
+    if args.pairs:
+        return _wrote(args, args.pairs, memory.export_pairs(args.pairs, user=args.user), "pairs")
     rows = [
         {
-            "decision": decision, "relation": relation, "probability": probability, "old_id": old,
-            "old": memory.get(old).observation.text, "new_id": new, "new": memory.get(new).observation.text,
+            "decision": pair.decision_id, "relation": pair.relation, "probability": pair.probability,
+            "old_id": pair.old.id, "old": pair.old.text, "new_id": pair.new.id, "new": pair.new.text,
         }
-        for decision, new, old, relation, probability in memory.reviews(user=args.user)
+        for pair in memory.reviews(user=args.user)
     ]  # fmt: skip
     return _show(args, rows, "nothing to review")
+
+
+def export(args: argparse.Namespace, memory: Memory) -> int:
+    return _wrote(args, args.file, memory.export_jsonl(args.file, user=args.user), "lines")
+
+
+def _wrote(args: argparse.Namespace, file: str, count: int, what: str) -> int:
+    """Say how much was written, unless standard output holds it."""
+    if file != STANDARD_OUTPUT:
+        print(to_json({"file": file, what: count}) if args.json else f"{count} {what} written to {file}")
+    return 0
 
 
 def retract(args: argparse.Namespace, memory: Memory) -> int:
@@ -142,6 +176,10 @@ def undo(args: argparse.Namespace, memory: Memory) -> int:
     return _show_one(args, memory.undo(args.id))
 
 
+def redo(args: argparse.Namespace, memory: Memory) -> int:
+    return _show_one(args, memory.redo(args.id))
+
+
 def verify(args: argparse.Namespace, memory: Memory) -> int:
     report = memory.verify()
     if args.json:
@@ -153,11 +191,13 @@ def verify(args: argparse.Namespace, memory: Memory) -> int:
 
 PREPARE: dict[str, Callable[[argparse.Namespace], None]] = {
     "add": prepare_add, "import": prepare_import, "search": prepare_search, "erase": prepare_erase,
+    "review": prepare_review,
 }  # fmt: skip
 
 COMMANDS: dict[str, Callable[[argparse.Namespace, Memory], int]] = {
     "add": add, "import": import_facts, "search": search, "list": list_views, "explain": explain, "history": history,
-    "as-of": as_of, "review": review, "retract": retract, "erase": erase, "undo": undo, "verify": verify,
+    "as-of": as_of, "review": review, "retract": retract, "erase": erase, "undo": undo, "redo": redo, "verify": verify,
+    "export": export,
 }  # fmt: skip
 
 CREATES = frozenset({"add", "import"})

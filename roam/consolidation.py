@@ -17,10 +17,11 @@ from roam.errors import InputError
 from roam.events import Event, EventKind, new_event_id, now
 from roam.interfaces import Embedder
 from roam.judging import Judge, OwnedPair, Stats
-from roam.policy import Stamp, count_relation, update_roles
+from roam.policy import RoleUpdate, Stamp, count_relation, update_roles
 from roam.records import Decision, Judgement, Observation
 from roam.relations import RELATIONS, Relation
 from roam.retrieval import VectorKind, embed, move_to_evidence, nearest, put_vector
+from roam.state import Overrides
 from roam.storage import Store, as_mapping
 from roam.views import FusedView, Part, ViewBuilder
 
@@ -55,7 +56,10 @@ class Consolidator:
         k: int,
         floor: float,
         thresholds: Mapping[Relation, float],
+        given: Overrides | None = None,
     ) -> None:
+        """`given`: what people decided already about observations to come, for a replay."""
+        self.given = Overrides() if given is None else given
         self.store, self.embedder, self.judge, self.views, self.stats = store, embedder, judge, views, stats
         self.k, self.floor, self.thresholds = k, floor, dict(thresholds)
 
@@ -126,9 +130,12 @@ class Consolidator:
             candidates = self.candidates(observation, vector)
             judgements = self._judge(observation, candidates, lookahead)
         new = Stamp(observation.id, _LAST, observation.observed_at, observation.observed_at)
-        related = {entry.candidate_id: entry.relation for entry in judgements if entry.relation is not Relation.IND}
-        stamps = {candidate.id: self.stamp(candidate) for candidate in candidates if candidate.id in related}
-        update = update_roles(new, [(stamps[id], relation) for id, relation in related.items()])
+        counted = self.given.counted(observation.id, judgements)
+        related = {id: relation for id, relation in counted.items() if relation is not Relation.IND}
+        stamps = {id: self.stamp(candidate) for id, candidate in self._primaries(related, candidates).items()}
+        update = update_roles(new, [(stamp, related[id]) for id, stamp in stamps.items()])
+        if observation.id in self.given.independent:
+            update = RoleUpdate(Relation.IND, observation.id)
         decision = Decision(
             id=new_event_id(),
             observation_id=observation.id,
@@ -137,7 +144,7 @@ class Consolidator:
             demoted_ids=update.demoted_ids,
             matched_ids=update.matched_ids,
             judgements=tuple(judgements),
-            review=tuple(entry.candidate_id for entry in judgements if entry.relation is not entry.raw_relation),
+            review=in_doubt(judgements),
         )
         if update.relation is Relation.IND:
             return Plan(observation, version, decision, vector, None, None)
@@ -147,6 +154,12 @@ class Consolidator:
         if view.text == observation.text and view.text != old_view:
             view_vector = vector
         return Plan(observation, version, decision, vector, view, view_vector)
+
+    def _primaries(self, ids: Iterable[str], candidates: list[Observation]) -> dict[str, Observation]:
+        """Return the candidates among `ids`, and those others that are Primary: a person may name any earlier fact."""
+        known = {candidate.id: candidate for candidate in candidates}
+        others = self.store.views_of([id for id in ids if id not in known])
+        return {id: known.get(id) or self.store.observation(id) for id in ids if id in known or id in others}
 
     def _judge(
         self, observation: Observation, candidates: list[Observation], lookahead: Callable[[], Iterable[OwnedPair]]
@@ -194,7 +207,7 @@ class Consolidator:
         store.append_event(event)
         for judgement in decision.judgements:
             if judgement.candidate_id in decision.review:
-                store.add_review(event, stored.id, judgement)
+                store.add_review(event, judgement)
         self._write_roles(plan, stored)
         if plan.view is not None and plan.view.fallback is not None:
             store.append_event(
@@ -229,6 +242,11 @@ class Consolidator:
         if plan.view_vector is not None:
             survivor = store.observation(decision.primary_id)
             put_vector(store, user, VectorKind.VIEW, survivor.sequence, plan.view_vector)
+
+
+def in_doubt(judgements: Iterable[Judgement]) -> tuple[str, ...]:
+    """Return the candidates whose likeliest relation stayed below its threshold, for a person to decide."""
+    return tuple(entry.candidate_id for entry in judgements if entry.relation is not entry.raw_relation)
 
 
 def exact_judgement(candidate: Observation) -> Judgement:

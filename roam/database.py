@@ -15,13 +15,16 @@ from roam.schema import connect
 class Database:
     """One open store file. Not for use by two threads at once: `Memory` holds a lock around it."""
 
-    def __init__(self, path: str, *, embedder_digest: str, dimension: int) -> None:
+    def __init__(self, path: str, *, embedder_digest: str, dimension: int, rebind: bool = False) -> None:
         self.path = path
-        self.db = connect(path, embedder_digest=embedder_digest, dimension=dimension)
+        self.db = connect(path, embedder_digest=embedder_digest, dimension=dimension, rebind=rebind)
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
-        self.db.close()
+        try:
+            self.db.close()
+        except apsw.Error as error:
+            raise StoreError(_explain(error, self.path)) from error
 
     def rows(self, sql: str, bindings: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run one statement and return its rows; errors of SQLite become `StoreError`."""

@@ -1,8 +1,8 @@
 """The log: events as records, and their JSON form.
 
-An event of kind `decision` says what the policy did with one observation. `retract`, `undo` and `erase` say how the
-state changed besides. `fusion_fallback` keeps why a fuser's output was not used. Text occurs in observations and views
-only, so that erasing an observation has few places to visit.
+An event of kind `decision` says what the policy did with one observation. `retract`, `undo`, `review`, `replay` and
+`erase` say how the state changed besides. `fusion_fallback` keeps why a fuser's output was not used. Text occurs in
+observations and views only, so that erasing an observation has few places to visit.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 from roam.records import Decision, Judgement, Observation, Role, View
 from roam.relations import RELATIONS, Relation
@@ -24,6 +25,8 @@ class EventKind(StrEnum):
     DECISION = "decision"
     RETRACT = "retract"
     UNDO = "undo"
+    REVIEW = "review"
+    REPLAY = "replay"
     ERASE = "erase"
     FUSION_FALLBACK = "fusion_fallback"
 
@@ -37,8 +40,24 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a person says about the observation of a review event: its relation to an earlier one."""
+
+    old_id: str
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One decision as made anew by a replay, and the view it gave (None: the atomic text)."""
+
+    decision: Decision
+    view: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
-    """One row of the log. `sequence` is the order of the log; `target` is what a retract or undo refers to."""
+    """One row of the log. `sequence` is the order of the log; `target` is the event that an undo refers to."""
 
     id: str
     user: str
@@ -51,6 +70,19 @@ class Event:
     view: str | None = None
     change: Change | None = None
     detail: str | None = None
+    verdict: Verdict | None = None
+    replayed: tuple[Replayed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtfulPair:
+    """A pair whose likeliest relation, of NEW to OLD, stayed below its threshold, so that it counts as IND for now."""
+
+    decision_id: str
+    relation: Relation
+    probability: float
+    old: Observation
+    new: Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +116,16 @@ class Receipt:
     scrubbed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import took in; `skipped` users were there with the same content already."""
+
+    users: int
+    observations: int
+    events: int
+    skipped: tuple[str, ...] = ()
+
+
 def new_event_id() -> str:
     """Return a fresh unique event id."""
     return uuid.uuid4().hex
@@ -108,6 +150,18 @@ def encode_payload(event: Event) -> str:
     if event.change is not None:
         payload["assigned"] = dict(event.change.assigned)
         payload["views"] = dict(event.change.views)
+    if event.verdict is not None:
+        payload["verdict"] = {"old": event.verdict.old_id, "relation": event.verdict.relation.value}
+    if event.replayed:
+        payload["replayed"] = [
+            {
+                "event": entry.decision.id,
+                "observation": entry.decision.observation_id,
+                "decision": _encode_decision(entry.decision),
+                "view": entry.view,
+            }
+            for entry in event.replayed
+        ]
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -116,7 +170,7 @@ def decode_event(
 ) -> Event:
     """Return the event of one row of the log, columns in the table's order."""
     data = json.loads(payload)
-    stored = data.get("decision")
+    stored, verdict = data.get("decision"), data.get("verdict")
     return Event(
         id=id,
         user=user,
@@ -129,6 +183,11 @@ def decode_event(
         view=data.get("view"),
         change=Change(data["assigned"], data["views"]) if "assigned" in data else None,
         detail=data.get("detail"),
+        verdict=None if verdict is None else Verdict(verdict["old"], Relation(verdict["relation"])),
+        replayed=tuple(
+            Replayed(_decode_decision(entry["event"], entry["observation"], entry["decision"]), entry["view"])
+            for entry in data.get("replayed", ())
+        ),
     )
 
 
@@ -152,8 +211,7 @@ def _encode_decision(decision: Decision) -> dict[str, object]:
     }
 
 
-def _decode_decision(event_id: str, observation_id: str, stored: Mapping[str, object]) -> Decision:
-    data = json.loads(json.dumps(stored)) if not isinstance(stored, dict) else stored
+def _decode_decision(event_id: str, observation_id: str, data: Mapping[str, Any]) -> Decision:
     return Decision(
         id=event_id,
         observation_id=observation_id,

@@ -15,18 +15,19 @@ from numpy.typing import NDArray
 
 from roam.batching import Lookahead
 from roam.consolidation import Consolidator
-from roam.errors import InputError
-from roam.events import Record
+from roam.errors import InputError, StoreError
 from roam.intake import Parts, make_observation, make_observations, resolve_parts
 from roam.interfaces import Embedder, Fuser
 from roam.judging import Judge, Stats
-from roam.policy import Stamp, check_thresholds, in_time_order
-from roam.records import Decision, Observation, Role, SearchResult, View
+from roam.listing import Listing
+from roam.policy import check_thresholds
+from roam.records import Decision, Observation, SearchResult
 from roam.relations import Relation
-from roam.replaying import Replay, compare, count_relations
+from roam.replaying import Replay, compare, count_relations, redecided
 from roam.retrieval import default_floor, embed, search_views
+from roam.reviewing import Reviewing
 from roam.revision import Reviser
-from roam.state import make_view
+from roam.state import overrides, rebase
 from roam.storage import Store
 from roam.timeline import Timeline
 from roam.validation import check_count, clean_text, clean_user
@@ -35,7 +36,7 @@ from roam.views import ViewBuilder
 DEFAULT_K = 10  # candidates an observation, as in the paper's experiments
 
 
-class Memory(Timeline):
+class Memory(Timeline, Reviewing, Listing):
     """A store of atomic facts of many users, organised by relations instead of LLM calls.
 
     Every observation is kept for good; it is either Primary (found by `search`) or Evidence of one Primary. One
@@ -47,13 +48,21 @@ class Memory(Timeline):
     """
 
     def __init__(
-        self, path: str, parts: Parts, *, k: int, floor: float, thresholds: Mapping[Relation, float] | None = None
+        self,
+        path: str,
+        parts: Parts,
+        *,
+        k: int,
+        floor: float,
+        thresholds: Mapping[Relation, float] | None = None,
+        reindex: bool = False,
     ) -> None:
         """Prefer `Memory.open`, which finds the parts by name and checks the settings."""
         self.stats = Stats()
         self._k, self._floor = k, floor
         self._lock = threading.RLock()
-        self._store = Store(path, embedder_digest=parts.embedder.digest, dimension=parts.embedder.dimension)
+        digest, dimension = parts.embedder.digest, parts.embedder.dimension
+        self._store = Store(path, embedder_digest=digest, dimension=dimension, rebind=reindex)
         self._embedder = parts.embedder
         self._judge = Judge(self._store, parts.relation_model, self.stats)
         self._views = ViewBuilder(parts.fuser, self.stats)
@@ -70,6 +79,8 @@ class Memory(Timeline):
             thresholds=given,
         )
         self._closed = False
+        if reindex:
+            self._reviser.reindex()
 
     @classmethod
     def open(
@@ -82,6 +93,7 @@ class Memory(Timeline):
         k: int = DEFAULT_K,
         floor: float | None = None,
         thresholds: Mapping[str, float] | None = None,
+        reindex: bool = False,
     ) -> Self:
         """Open or create the store at `path` (":memory:" for one that is not kept).
 
@@ -94,6 +106,8 @@ class Memory(Timeline):
             floor: least cosine (-1 to 1) between atomic texts for a pair to be compared at all; None takes the one
                 measured for the embedder (`roam.retrieval.MEASURED_FLOORS`), 0 for others.
             thresholds: least probability for each relation to count; None takes the manager's (DESIGN 4.5).
+            reindex: take `embedder` even if the store was made with another one: all texts are embedded anew in one
+                transaction. Close the store in other processes before.
 
         Raises:
             InputError: a setting outside what is allowed.
@@ -108,7 +122,7 @@ class Memory(Timeline):
         checked = None if thresholds is None else check_thresholds(thresholds)
         parts = resolve_parts(manager, fusion, embedder)
         least = default_floor(parts.embedder) if floor is None else float(floor)
-        return cls(str(path), parts, k=k, floor=least, thresholds=checked)
+        return cls(str(path), parts, k=k, floor=least, thresholds=checked, reindex=reindex)
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +130,11 @@ class Memory(Timeline):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except StoreError:
+            if error is None:  # else what went wrong first is what must be seen
+                raise
 
     def close(self) -> None:
         """Close the file. A second call does nothing; every other call raises `InputError` afterwards."""
@@ -124,11 +142,15 @@ class Memory(Timeline):
             self._closed = True
             self._store.close()
 
+    def check_open(self) -> None:
+        """Raise `InputError` once the memory is closed."""
+        if self._closed:
+            raise InputError("this memory is closed: open it again with Memory.open")
+
     @contextmanager
     def _writing(self) -> Iterator[Store]:
         with self._lock:
-            if self._closed:
-                raise InputError("this memory is closed: open it again with Memory.open")
+            self.check_open()
             yield self._store
 
     @contextmanager
@@ -217,33 +239,6 @@ class Memory(Timeline):
                 limit=limit,
             )
 
-    def primaries(self, *, user: str) -> list[View]:
-        """Return all views of one user in arrival order of their Primaries."""
-        owner = clean_user(user)
-        with self._reading() as store:
-            return [make_view(store.members(owner, id), id, text) for id, text in store.views(owner).items()]
-
-    def evidence(self, id: str, *, user: str | None = None) -> list[Observation]:
-        """Return the Evidence of a Primary in time order; none for an id that is Evidence itself or retracted.
-
-        With `user` given, an id of another user is not found.
-        """
-        with self._reading() as store:
-            observation = store.observation(id, user)
-            members = store.members(observation.user, id)
-            order = in_time_order([Stamp(entry.id, entry.sequence, entry.observed_at) for entry in members])
-            by_id = {entry.id: entry for entry in members}
-            return [by_id[stamp.id] for stamp in order if stamp.id != id]
-
-    def get(self, id: str, *, user: str | None = None) -> Record:
-        """Return one observation with its role and its Primary; both are None once it is retracted."""
-        with self._reading() as store:
-            observation = store.observation(id, user)
-            placed = store.find_state(id)
-            primary_id = None if placed is None else placed[0]
-            role = None if primary_id is None else Role.PRIMARY if primary_id == id else Role.EVIDENCE
-            return Record(observation, role, primary_id, store.recorded_at(id))
-
     # Trying out -------------------------------------------------------------------------------------------------
 
     def replay(
@@ -252,8 +247,8 @@ class Memory(Timeline):
         """Return what another manager or other thresholds would have made of a user's facts. Nothing is changed.
 
         The observations that are not retracted run once more through a store in memory, with this one's embedder,
-        fuser, k and floor. Other thresholds alone cost no model pass for pairs that were judged already. Decisions that
-        were undone by hand run like all others.
+        fuser, k and floor. Other thresholds alone cost no model pass for pairs that were judged already. What people
+        decided (verdicts on pairs, undone decisions) stands. `apply` makes the outcome the state.
         """
         owner = clean_user(user)
         model = self._judge.model if manager is None else resolve_parts(manager, "off", self._embedder).relation_model
@@ -266,16 +261,21 @@ class Memory(Timeline):
             self._reading() as store,
             Memory(":memory:", parts, k=self._k, floor=self._floor, thresholds=limits) as twin,
         ):
-            now = store.primary_of(owner)
-            observations = [entry for entry in store.observations(owner) if entry.id in now]
-            store.copy_judgements(owner, twin._store)
+            log, now = self._reviser.read(owner), store.primary_of(owner)
+            observations = [entry for entry in log.observations.values() if entry.id in now]
+            for row in store.judgement_rows(owner):
+                twin._store.save_judgement(owner, row)
+            twin._consolidator.given = overrides(log.events)
             twin.add_many(observations)
-            decided = [event.decision.relation for event in store.events(owner) if event.decision is not None]
-            would = [event.decision.relation for event in twin.history(user=owner) if event.decision is not None]
+            decisions = redecided(log.events, twin._store.events(owner))
             return Replay(
+                user=owner,
+                version=log.version,
                 moved=compare(observations, now, twin._store.primary_of(owner)),
-                relations_now=count_relations(decided),
-                relations_then=count_relations(would),
+                relations_now=count_relations(rebase(log.events).events),
+                relations_then=count_relations(twin._store.events(owner)),
                 views_then=tuple(twin.primaries(user=owner)),
                 forward_passes=twin.stats.forward_passes,
+                decisions=decisions,
+                judgements=tuple(twin._store.judgement_rows(owner)),
             )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from roam.events import Event, EventKind, Replayed
 from roam.records import Observation, View
 from roam.relations import RELATIONS, Relation
+from roam.storage import JudgementRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +23,36 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The difference a replay would make; nothing is changed by it.
+    """The difference a replay would make; nothing is changed before `Memory.apply`.
 
     `relations_now` and `relations_then` count the decisions by relation; `views_then` is the state it would give.
+    `version` is the user's last event when it was made, `decisions` and `judgements` are what applying it writes.
     """
 
+    user: str
+    version: int
     moved: tuple[Moved, ...]
     relations_now: Mapping[Relation, int]
     relations_then: Mapping[Relation, int]
     views_then: tuple[View, ...]
     forward_passes: int
+    decisions: tuple[Replayed, ...] = field(repr=False)
+    judgements: tuple[JudgementRow, ...] = field(repr=False, compare=False)
 
 
-def count_relations(relations: list[Relation]) -> dict[Relation, int]:
-    """Return how often each of the five relations occurs."""
-    counts = Counter(relations)
+def redecided(log: Sequence[Event], rerun: Sequence[Event]) -> tuple[Replayed, ...]:
+    """Return the decisions of a rerun under the names that the log knows them by."""
+    names = {event.observation_id: event.id for event in log if event.kind is EventKind.DECISION}
+    return tuple(
+        Replayed(replace(event.decision, id=names[event.observation_id]), event.view)
+        for event in rerun
+        if event.decision is not None
+    )
+
+
+def count_relations(events: Iterable[Event]) -> dict[Relation, int]:
+    """Return how many decisions of a log came out as each of the five relations."""
+    counts = Counter(event.decision.relation for event in events if event.decision is not None)
     return {relation: counts[relation] for relation in RELATIONS}
 
 

@@ -1,27 +1,29 @@
-"""Changes that are not relations: retract, undo and erase, each in one transaction (DESIGN 4.7)."""
+"""Changes that are not relations: retract, undo, redo, review and replay, each in one transaction (DESIGN 4.7)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from roam.errors import InputError, StoreError
-from roam.events import Change, Event, EventKind, Receipt, new_event_id, now
+from roam.errors import InputError
+from roam.events import Change, Event, EventKind, Replayed, Verdict, new_event_id, now
 from roam.interfaces import Embedder
 from roam.records import Observation
 from roam.refold import Refolder
 from roam.relations import Relation
+from roam.replaying import Replay
 from roam.retrieval import VectorKind, drop_vectors, embed, get_vector, put_vector
-from roam.state import State, difference, effective_undos, fold, overrides
-from roam.storage import Store
+from roam.state import State, difference, effective_undos, fold, open_reviews, overrides, rebase
+from roam.storage import JudgementRow, Store
+from roam.validation import clean_id
 from roam.views import ViewBuilder
 
 _TRIES = 4
+_UNDOABLE = (EventKind.DECISION, EventKind.RETRACT, EventKind.UNDO, EventKind.REVIEW, EventKind.REPLAY)
 _T = TypeVar("_T")
 
 
@@ -61,122 +63,130 @@ class Reviser:
 
         return Refolder(log.observations, known, self.views, self.thresholds)
 
-    def retract(self, observation: Observation) -> Event:
+    def retract(self, observation: Observation, key: str | None = None) -> Event:
         """Take an observation out of the state; what it had superseded comes back."""
 
-        def plan(log: Log) -> Event:
+        def check(log: Log) -> None:
             if observation.id in overrides(log.events).retracted:
                 raise InputError(f"{observation.id!r} is retracted already: undo that event to bring it back")
-            return _event(log.user, EventKind.RETRACT, observation.id, None)
 
-        return self._revise(observation.user, plan)
+        return self._revise(make_event(observation.user, EventKind.RETRACT, key, observation_id=observation.id), check)
 
-    def undo(self, target: Event) -> Event:
-        """Take back what one event did: a decision counts as IND, a retraction or an undo as not made."""
-        if target.kind not in (EventKind.DECISION, EventKind.RETRACT, EventKind.UNDO):
+    def undo(self, target: Event, key: str | None = None) -> Event:
+        """Take back what one event did: a decision counts as IND, any other as not made."""
+        if target.kind not in _UNDOABLE:
             raise InputError(
-                f"event {target.id!r} is of kind {target.kind}: only decision, retract and undo can be undone"
-            )
-        if target.decision is not None and target.decision.relation is Relation.IND:
-            raise InputError(
-                f"decision {target.id!r} is IND: it changed no other fact; retract the observation instead"
+                f"event {target.id!r} is of kind {target.kind}: only {', '.join(_UNDOABLE)} events can be undone"
             )
 
-        def plan(log: Log) -> Event:
+        def check(log: Log) -> None:
             if target.id in effective_undos(log.events):
-                raise InputError(f"event {target.id!r} is undone already: undo that undo to redo it")
-            return _event(log.user, EventKind.UNDO, target.observation_id, target.id)
+                raise InputError(f"event {target.id!r} is undone already: redo it to have it count again")
+            current = next((event for event in rebase(log.events).events if event.id == target.id), target)
+            if current.decision is not None and current.decision.relation is Relation.IND:
+                raise InputError(
+                    f"decision {target.id!r} is IND: it changed no other fact; retract the observation instead"
+                )
 
-        return self._revise(target.user, plan)
+        undo = make_event(target.user, EventKind.UNDO, key, observation_id=target.observation_id, target=target.id)
+        return self._revise(undo, check)
 
-    def _revise(self, user: str, plan: Callable[[Log], Event]) -> Event:
+    def redo(self, target: Event, key: str | None = None) -> Event:
+        """Have an event count again that was undone: its undo is undone."""
+        log = self.read(target.user)
+        known = None if key is None else self.store.find_event(key)
+        undo_id = effective_undos(log.events).get(target.id) if known is None else known.target
+        undo = next((event for event in log.events if event.id == undo_id and event.target == target.id), None)
+        if undo is None:
+            raise InputError(f"event {target.id!r} is not undone at present: there is nothing to redo")
+        return self.undo(undo, key)
+
+    def review(self, new: Observation, old: Observation, relation: Relation, key: str | None = None) -> Event:
+        """Have a person's relation of `new` to `old` count over what the model said."""
+        if new.user != old.user or old.sequence >= new.sequence:
+            raise InputError(
+                f"{old.id!r} is no earlier observation of the same user than {new.id!r}: give the pair as new, old"
+            )
+        verdict = Verdict(old.id, relation)
+        event = make_event(new.user, EventKind.REVIEW, key, observation_id=new.id, verdict=verdict)
+        return self._revise(event, lambda log: None)
+
+    def apply(self, replay: Replay, key: str | None = None) -> Event:
+        """Write what a replay found, if nothing was recorded of the user since."""
+
+        def check(log: Log) -> None:
+            if log.version != replay.version:
+                raise InputError(f"the memory of user {replay.user!r} has changed since this replay: replay again")
+
+        event = make_event(replay.user, EventKind.REPLAY, key, replayed=replay.decisions)
+        return self._revise(event, check, replay.judgements)
+
+    def _revise(self, event: Event, check: Callable[[Log], None], learnt: Iterable[JudgementRow] = ()) -> Event:
+        """Write one event and the change it makes; `check` may refuse it, and what was `learnt` for it is kept.
+
+        An event that is there already is returned: asking twice with one key does it once.
+        """
+        user = event.user
+
         def attempt() -> tuple[int, Callable[[], Event]]:
             log = self.read(user)
-            event = plan(log)
-            after = self.refolder(log).run(log.events, overrides([*log.events, event]))
+            known = self.store.find_event(event.id)
+            if known is not None:
+                if not _same(known, event):
+                    raise InputError(f"key {event.id!r} is taken by another event: leave it out or choose another")
+                return log.version, lambda: known
+            check(log)
+            # Numbered as it will be: what a replay judged counts as known to the decisions that it made.
+            extended = [*log.events, replace(event, sequence=log.version + 1)]
+            after = self.refolder(log).run(extended)
             change = difference(log.state(), after)
             vectors = self.vectors_for(change, log.observations)
-            final = Event(
-                id=event.id,
-                user=user,
-                kind=event.kind,
-                recorded_at=event.recorded_at,
-                observation_id=event.observation_id,
-                target=event.target,
-                change=change,
-            )
 
             def write() -> Event:
-                self.store.append_event(final)
+                final = replace(event, recorded_at=now(), change=change)
+                for row in learnt:
+                    self.store.save_judgement(user, replace(row, known_after=log.version))
+                sequence = self.store.append_event(final)
                 self.write_change(user, change, after, log.observations, vectors)
-                return final
+                self.store.set_reviews(user, open_reviews(extended).values())
+                return replace(final, sequence=sequence)
 
             return log.version, write
 
-        return self._commit(user, attempt)
-
-    def erase(self, observation: Observation) -> Receipt:
-        """Remove every trace of one observation; what depended on it is rebuilt from what is left."""
-        user, erased = observation.user, observation.id
-
-        def attempt() -> tuple[int, Callable[[], str]]:
-            log = self.read(user)
-            rewritten = self.refolder(log).rewrite(log.events, erased)
-            left = {id: entry for id, entry in log.observations.items() if id != erased}
-            after = fold(rewritten, left)
-            change = difference(log.state(), after)
-            vectors = self.vectors_for(change, left)
-
-            def write() -> str:
-                self.write_change(user, change, after, log.observations, vectors)
-                self.store.replace_log(user, log.events, rewritten)
-                self.store.delete_observation(observation)
-                receipt = _event(user, EventKind.ERASE, None, None, "1 observation")
-                self.store.append_event(receipt)
-                return receipt.id
-
-            return log.version, write
-
-        event_id = self._commit(user, attempt)
-        return Receipt(event_id, 1, self.scrub())
-
-    def erase_user(self, user: str) -> Receipt:
-        """Remove every row of one user; the receipt does not name the user."""
-        with self.store.transaction():
-            count = self.store.delete_user(user)
-            receipt = _event("", EventKind.ERASE, None, None, f"{count} observations")
-            self.store.append_event(receipt)
-        return Receipt(receipt.id, count, self.scrub())
-
-    def scrub(self) -> bool:
-        """Rewrite the file and empty its journal, so that no freed page keeps old bytes; False while others read it."""
-        try:
-            self.store.rows("VACUUM")
-            busy = self.store.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
-        except StoreError as error:
-            if isinstance(error.__cause__, (apsw.BusyError, apsw.LockedError)):
-                return False
-            raise
-        return not busy
+        return self.commit(user, attempt)
 
     def rebuild(self, user: str) -> None:
         """Write the tables of one user anew from the log, vectors included."""
 
         def attempt() -> tuple[int, Callable[[], None]]:
             log = self.read(user)
-            after = log.state()
-            vectors = {id: embed(self.embedder, [text])[0] for id, text in after.views.items()}
-            texts = [entry.text for entry in log.observations.values()]
-            atomic = dict(zip(log.observations, embed(self.embedder, texts), strict=True))
+            write = self.plan_rebuild(log)
+            return log.version, lambda: write(log.observations)
 
-            def write() -> None:
-                self.store.clear_state(user)
-                everything = Change(assigned=dict(after.primary_of), views=dict(after.views))
-                self.write_change(user, everything, after, log.observations, (atomic, vectors))
+        self.commit(user, attempt)
 
-            return log.version, write
+    def reindex(self) -> None:
+        """Embed all that is stored with this embedder, in one transaction, and bind the store to it."""
+        with self.store.transaction():
+            for user in self.store.users():
+                log = self.read(user)
+                self.plan_rebuild(log)(log.observations)
+            self.store.bind_embedder(self.embedder.digest, self.embedder.dimension)
 
-        self._commit(user, attempt)
+    def plan_rebuild(self, log: Log) -> Callable[[Mapping[str, Observation]], None]:
+        """Embed all texts of a log; return what writes its state, given the observations as they are stored."""
+        after = log.state()
+        view_vectors = dict(zip(after.views, embed(self.embedder, list(after.views.values())), strict=True))
+        texts = [entry.text for entry in log.observations.values()]
+        atomic = dict(zip(log.observations, embed(self.embedder, texts), strict=True))
+
+        def write(stored: Mapping[str, Observation]) -> None:
+            self.store.clear_state(log.user)
+            everything = Change(assigned=dict(after.primary_of), views=dict(after.views))
+            self.write_change(log.user, everything, after, stored, (atomic, view_vectors))
+            self.store.set_reviews(log.user, open_reviews(log.events).values())
+
+        return write
 
     def vectors_for(
         self, change: Change, observations: Mapping[str, Observation]
@@ -220,7 +230,8 @@ class Reviser:
             self.store.set_view(id, text)
             put_vector(self.store, user, VectorKind.VIEW, observations[id].sequence, view_vectors[id])
 
-    def _commit(self, user: str, attempt: Callable[[], tuple[int, Callable[[], _T]]]) -> _T:
+    def commit(self, user: str, attempt: Callable[[], tuple[int, Callable[[], _T]]]) -> _T:
+        """Plan on a snapshot and write if nobody wrote of this user in between; at last plan under the lock."""
         for _ in range(_TRIES):
             with self.store.snapshot():
                 version, write = attempt()
@@ -232,15 +243,34 @@ class Reviser:
             return write()
 
 
-def _event(
-    user: str, kind: EventKind, observation_id: str | None, target: str | None, detail: str | None = None
+def make_event(
+    user: str,
+    kind: EventKind,
+    key: str | None = None,
+    *,
+    observation_id: str | None = None,
+    target: str | None = None,
+    detail: str | None = None,
+    verdict: Verdict | None = None,
+    replayed: tuple[Replayed, ...] = (),
 ) -> Event:
     return Event(
-        id=new_event_id(),
+        id=new_event_id() if key is None else clean_id(key),
         user=user,
         kind=kind,
         recorded_at=now(),
         observation_id=observation_id,
         target=target,
         detail=detail,
+        verdict=verdict,
+        replayed=replayed,
     )
+
+
+def _same(one: Event, other: Event) -> bool:
+    """Whether two events ask for the same, whatever it changed."""
+
+    def asked(event: Event) -> tuple[object, ...]:
+        return event.user, event.kind, event.observation_id, event.target, event.verdict, event.replayed
+
+    return asked(one) == asked(other)

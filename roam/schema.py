@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -85,8 +86,10 @@ _MIGRATIONS: dict[int, str] = {
 }
 
 
-def connect(path: str, *, embedder_digest: str, dimension: int) -> apsw.Connection:
+def connect(path: str, *, embedder_digest: str, dimension: int, rebind: bool = False) -> apsw.Connection:
     """Open or create the store at `path` (":memory:" for one that is not kept) and bring its schema up to date.
+
+    With `rebind` the store may belong to another embedder: the caller will index it anew.
 
     Raises:
         InputError: a path that cannot hold a file.
@@ -109,17 +112,27 @@ def connect(path: str, *, embedder_digest: str, dimension: int) -> apsw.Connecti
         db.execute("PRAGMA synchronous=FULL")  # an acknowledged write survives a power cut, not only a killed process
         db.execute("PRAGMA secure_delete=ON")  # erased text is overwritten, not only unlinked
         _migrate(db, path)
-        _bind_embedder(db, path, embedder_digest, dimension)
-    except (apsw.NotADBError, apsw.CorruptError) as error:
-        db.close()
-        raise StoreError(f"{path!r} is not a usable store: {error}. Restore a backup or give another path") from error
-    except apsw.Error as error:
-        db.close()
-        raise StoreError(f"cannot open {path!r} as a store: {error}") from error
-    except StoreError:
-        db.close()
-        raise
+        _bind_embedder(db, path, embedder_digest, dimension, rebind=rebind)
+    except (apsw.Error, StoreError) as error:
+        with suppress(apsw.Error):  # a full disk may fail this too; what went wrong first is what must be seen
+            db.close()
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(_explain(error, path)) from error
     return db
+
+
+def _explain(error: apsw.Error, path: str) -> str:
+    if isinstance(error, (apsw.NotADBError, apsw.CorruptError)):
+        return f"{path!r} is not a usable store: {error}. Restore a backup or give another path"
+    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError)):
+        return (
+            f"{path!r} cannot be written to: {error}. Correct the permissions of the file and its folder, where the "
+            "journal is kept"
+        )
+    if isinstance(error, apsw.FullError):
+        return f"no space left while opening {path!r}: free some and repeat"
+    return f"cannot open {path!r} as a store: {error}"
 
 
 def _check_path(path: str) -> None:
@@ -165,11 +178,12 @@ def _migrate(db: apsw.Connection, path: str) -> None:
         db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:  # SQLite itself has rolled back after some errors, such as a full disk
+            db.execute("ROLLBACK")
         raise
 
 
-def _bind_embedder(db: apsw.Connection, path: str, digest: str, dimension: int) -> None:
+def _bind_embedder(db: apsw.Connection, path: str, digest: str, dimension: int, *, rebind: bool) -> None:
     """Vectors of two embedders cannot be compared: the first one a store was opened with is the only one it takes."""
     stored = _meta(db)
     if not stored:
@@ -177,10 +191,11 @@ def _bind_embedder(db: apsw.Connection, path: str, digest: str, dimension: int) 
             "INSERT OR IGNORE INTO meta (key, value) VALUES ('embedder', ?), ('dimension', ?)", (digest, str(dimension))
         )
         stored = _meta(db)
-    if stored["embedder"] != digest or stored["dimension"] != str(dimension):
+    if not rebind and (stored["embedder"] != digest or stored["dimension"] != str(dimension)):
         raise StoreError(
             f"{path!r} was indexed with embedder {stored['embedder']} ({stored['dimension']} dimensions), got {digest} "
-            f"({dimension}): open it with that embedder, or reindex it; nothing was changed"
+            f"({dimension}): open it with that embedder, or reindex it (Memory.open(..., reindex=True)); nothing was "
+            "changed"
         )
 
 

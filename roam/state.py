@@ -7,12 +7,13 @@ Nothing here reads a file or runs a model. The tables of the store hold the same
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from roam.errors import StoreError
 from roam.events import Change, Event, EventKind
 from roam.policy import Stamp
-from roam.records import Observation, View
+from roam.records import Judgement, Observation, View
+from roam.relations import Relation
 
 
 @dataclass
@@ -116,16 +117,29 @@ def difference(before: State, after: State) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What people decided over the policy: observations taken out, and decisions undone (they count as IND)."""
+    """What people decided over the policy.
+
+    `retracted` observations are out; the decisions on `independent` ones are undone (they count as IND); `verdicts`
+    holds, for a new observation, the relation that a person gave it to each of some older ones.
+    """
 
     retracted: frozenset[str] = frozenset()
     independent: frozenset[str] = frozenset()
+    verdicts: Mapping[str, Mapping[str, Relation]] = field(default_factory=dict)
+
+    def counted(self, new_id: str, judgements: Iterable[Judgement]) -> dict[str, Relation]:
+        """Return the relation of a new observation to each older one: a person's where there is one, else as judged."""
+        return {entry.candidate_id: entry.relation for entry in judgements} | dict(self.verdicts.get(new_id, {}))
 
 
 def overrides(events: Iterable[Event]) -> Overrides:
-    """Return which retractions and undos are in effect: one that a later effective undo names is not."""
+    """Return what people decided and did not take back; of two verdicts on one pair the later one counts."""
     log = list(events)
     undone = effective_undos(log)
+    verdicts: dict[str, dict[str, Relation]] = {}
+    for event in verdict_events(log):
+        if event.verdict is not None and event.observation_id is not None:
+            verdicts.setdefault(event.observation_id, {})[event.verdict.old_id] = event.verdict.relation
     return Overrides(
         retracted=frozenset(
             event.observation_id
@@ -137,13 +151,72 @@ def overrides(events: Iterable[Event]) -> Overrides:
             for event in log
             if event.kind is EventKind.DECISION and event.observation_id is not None and event.id in undone
         ),
+        verdicts=verdicts,
     )
 
 
-def effective_undos(events: Iterable[Event]) -> set[str]:
-    """Return the ids of the events that are undone at present."""
-    undone: set[str] = set()
+def effective_undos(events: Iterable[Event]) -> dict[str, str]:
+    """Return {id of each event that is undone at present: id of the undo in effect}."""
+    undone: dict[str, str] = {}
     for event in reversed(list(events)):
         if event.kind is EventKind.UNDO and event.target is not None and event.id not in undone:
-            undone.add(event.target)
+            undone[event.target] = event.id
     return undone
+
+
+def verdict_events(events: Iterable[Event]) -> list[Event]:
+    """Return the review events that are not undone, in the log's order."""
+    log = list(events)
+    undone = effective_undos(log)
+    return [event for event in log if event.kind is EventKind.REVIEW and event.id not in undone]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebased:
+    """A log as the last replay in effect decided it; `absent` observations were out of the state then."""
+
+    events: list[Event]
+    absent: frozenset[str] = frozenset()
+
+
+def rebase(events: Iterable[Event]) -> Rebased:
+    """Return the log with the decisions of the last replay in effect in place of those made before it.
+
+    Each takes the replay's place in the log's order, so that what the replay's manager said counts as known to it. What
+    else happened before is dropped: retractions and the like are in the `Overrides`. An observation that was retracted
+    then keeps the decision of the last replay that knew it, or its own.
+    """
+    log = list(events)
+    undone = effective_undos(log)
+    rebased: list[Event] = []
+    absent: set[str] = set()
+    for event in log:
+        if event.kind is EventKind.REPLAY and event.id not in undone:
+            decisions = [earlier for earlier in rebased if earlier.kind is EventKind.DECISION]
+            redone = {entry.decision.id: entry for entry in event.replayed}
+            absent = {str(earlier.observation_id) for earlier in decisions if earlier.id not in redone}
+            rebased = [
+                replace(
+                    earlier, sequence=event.sequence, decision=redone[earlier.id].decision, view=redone[earlier.id].view
+                )
+                if earlier.id in redone
+                else earlier
+                for earlier in decisions
+            ]
+        rebased.append(event)
+    return Rebased(rebased, frozenset(absent))
+
+
+def open_reviews(events: Iterable[Event]) -> dict[tuple[str, str], tuple[Event, Judgement]]:
+    """Return {(new id, old id): (event, judgement)} of the doubtful pairs that no person has decided, oldest first."""
+    log = list(events)
+    decided = overrides(log).verdicts
+    pairs: dict[tuple[str, str], tuple[Event, Judgement]] = {}
+    for event in rebase(log).events:
+        decision = event.decision
+        for entry in () if decision is None else decision.judgements:
+            if entry.relation is not entry.raw_relation and decision is not None:
+                pair = (decision.observation_id, entry.candidate_id)
+                if pair[1] not in decided.get(pair[0], {}):
+                    pairs[pair] = (event, entry)
+    return pairs

@@ -6,6 +6,7 @@ Every method works on one connection; writes happen inside `transaction()`. Noth
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +21,8 @@ from roam.relations import RELATIONS, Relation
 from roam.validation import duplicate_key, text_hash
 
 _OBSERVATION = "sequence, id, user, text, observed_at, source"
+_JOINED = "o.sequence, o.id, o.user, o.text, o.observed_at, o.source"
+_ALL = -1  # no limit, in SQLite's words
 
 
 def iso(moment: datetime | None) -> str | None:
@@ -31,6 +34,20 @@ def _observation(row: Sequence[Any]) -> Observation:
     sequence, id, user, text, observed_at, source = row
     moment = None if observed_at is None else datetime.fromisoformat(observed_at)
     return Observation(text=text, user=user, observed_at=moment, source=source, id=id, sequence=sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgementRow:
+    """What a model said about two texts, named by their hashes; `probabilities` has shape (5,).
+
+    `known_after` is the user's last event when it was stored.
+    """
+
+    model: str
+    new_hash: str
+    old_hash: str
+    probabilities: NDArray[np.float32]
+    known_after: int = 0
 
 
 class Store(Database):
@@ -68,12 +85,10 @@ class Store(Database):
             raise NotFoundError(f"no observation {id!r}" + ("" if user is None else f" of user {user!r}"))
         return found
 
-    def observations(self, user: str) -> list[Observation]:
-        """Return all observations of one user in arrival order."""
-        return [
-            _observation(row)
-            for row in self.rows(f"SELECT {_OBSERVATION} FROM observations WHERE user = ? ORDER BY sequence", (user,))
-        ]
+    def observations(self, user: str, *, after: int = 0, limit: int = _ALL) -> list[Observation]:
+        """Return the observations of one user in arrival order, those after a sequence."""
+        sql = f"SELECT {_OBSERVATION} FROM observations WHERE user = ? AND sequence > ? ORDER BY sequence LIMIT ?"
+        return [_observation(row) for row in self.rows(sql, (user, after, limit))]
 
     def observations_at(self, sequences: Sequence[int]) -> list[Observation]:
         """Return the observations with these sequences, in the order asked for."""
@@ -93,8 +108,8 @@ class Store(Database):
         """Return the number of the user's last event: it changes with every write that concerns the user."""
         return int(self.rows("SELECT coalesce(max(sequence), 0) FROM events WHERE user = ?", (user,))[0][0])
 
-    def append_event(self, event: Event) -> None:
-        """Append one event to the log."""
+    def append_event(self, event: Event) -> int:
+        """Append one event to the log and return its sequence."""
         self.rows(
             "INSERT INTO events (id, user, kind, observation_id, recorded_at, payload) VALUES (?, ?, ?, ?, ?, ?)",
             (
@@ -106,10 +121,11 @@ class Store(Database):
                 encode_payload(event),
             ),
         )
+        return self.db.last_insert_rowid()
 
-    def events(self, user: str) -> list[Event]:
-        """Return the user's log in order."""
-        return self._events("WHERE user = ? ORDER BY sequence", (user,))
+    def events(self, user: str, *, after: int = 0, limit: int = _ALL) -> list[Event]:
+        """Return the user's log in order, what comes after a sequence."""
+        return self._events("WHERE user = ? AND sequence > ? ORDER BY sequence LIMIT ?", (user, after, limit))
 
     def find_event(self, id: str) -> Event | None:
         """Return the event with this id, or None."""
@@ -149,18 +165,26 @@ class Store(Database):
         found = self.rows("SELECT primary_id, view FROM state WHERE id = ?", (id,))
         return (found[0][0], found[0][1]) if found else None
 
-    def members(self, user: str, primary_id: str) -> list[Observation]:
+    def members(self, user: str, primary_id: str, *, after: int = 0, limit: int = _ALL) -> list[Observation]:
         """Return the observations that a Primary's view stands for, itself included, in arrival order."""
         sql = (
-            "SELECT o.sequence, o.id, o.user, o.text, o.observed_at, o.source FROM state s "
-            "JOIN observations o ON o.sequence = s.sequence WHERE s.user = ? AND s.primary_id = ? ORDER BY o.sequence"
+            f"SELECT {_JOINED} FROM state s JOIN observations o ON o.sequence = s.sequence "
+            "WHERE s.user = ? AND s.primary_id = ? AND s.sequence > ? ORDER BY s.sequence LIMIT ?"
         )
-        return [_observation(row) for row in self.rows(sql, (user, primary_id))]
+        return [_observation(row) for row in self.rows(sql, (user, primary_id, after, limit))]
+
+    def primaries_after(self, user: str, after: int, limit: int) -> list[tuple[Observation, str]]:
+        """Return (Primary, view text) of one user in arrival order, those after a sequence."""
+        sql = (
+            f"SELECT {_JOINED}, s.view FROM state s JOIN observations o ON o.sequence = s.sequence "
+            "WHERE s.user = ? AND s.primary_id = s.id AND s.sequence > ? ORDER BY s.sequence LIMIT ?"
+        )
+        return [(_observation(row[:-1]), row[-1]) for row in self.rows(sql, (user, after, limit))]
 
     def same_words(self, user: str, text: str) -> list[Observation]:
         """Return the Primaries of one user whose atomic text is the same up to normalisation."""
         sql = (
-            "SELECT o.sequence, o.id, o.user, o.text, o.observed_at, o.source FROM observations o "
+            f"SELECT {_JOINED} FROM observations o "
             "JOIN state s ON s.sequence = o.sequence WHERE o.user = ? AND o.duplicate_key = ? AND s.primary_id = s.id "
             "ORDER BY o.sequence"
         )
@@ -210,35 +234,48 @@ class Store(Database):
         """Keep (hash of the new text, hash of the old text, probabilities); what is already there stays."""
         known_after = self.version(user)
         for new_hash, old_hash, probabilities in entries:
-            self.rows(
-                "INSERT OR IGNORE INTO judgements (user, new_hash, old_hash, model, probabilities, known_after) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (user, new_hash, old_hash, model, probabilities.astype("<f4").tobytes(), known_after),
-            )
+            self.save_judgement(user, JudgementRow(model, new_hash, old_hash, probabilities, known_after))
+
+    def save_judgement(self, user: str, row: JudgementRow) -> None:
+        """Keep one row of the judgement cache; what is already there stays."""
+        self.rows(
+            "INSERT OR IGNORE INTO judgements (user, new_hash, old_hash, model, probabilities, known_after) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (user, row.new_hash, row.old_hash, row.model, row.probabilities.astype("<f4").tobytes(), row.known_after),
+        )
+
+    def judgement_rows(self, user: str) -> list[JudgementRow]:
+        """Return all that is known about one user's pairs, in an order that depends on the content alone."""
+        columns = "model, new_hash, old_hash, probabilities, known_after"
+        sql = f"SELECT {columns} FROM judgements WHERE user = ? ORDER BY new_hash, old_hash, model"
+        return [
+            JudgementRow(model, new, old, np.frombuffer(blob, dtype="<f4"), known_after)
+            for model, new, old, blob, known_after in self.rows(sql, (user,))
+        ]
 
     # Review -----------------------------------------------------------------------------------------------------
 
-    def add_review(self, event: Event, new_id: str, judgement: Judgement) -> None:
+    def add_review(self, event: Event, judgement: Judgement) -> None:
         """Keep a pair whose best relation stayed below its threshold, for a person to decide."""
         self.rows(
             "INSERT OR REPLACE INTO review (event_id, user, new_id, old_id, relation, probability, recorded_at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                event.id,
-                event.user,
-                new_id,
-                judgement.candidate_id,
-                judgement.raw_relation.value,
-                judgement.probabilities[judgement.raw_relation],
-                iso(event.recorded_at),
-            ),
+            (event.id, event.user, event.observation_id, *_doubt(judgement), iso(event.recorded_at)),
         )
+
+    def set_reviews(self, user: str, pairs: Iterable[tuple[Event, Judgement]]) -> None:
+        """Replace the user's doubtful pairs by these."""
+        self.rows("DELETE FROM review WHERE user = ?", (user,))
+        for event, judgement in pairs:
+            self.add_review(event, judgement)
 
     def reviews(self, user: str) -> list[tuple[str, str, str, Relation, float]]:
         """Return (event id, new id, old id, relation, probability) of the user's doubtful pairs, oldest first."""
-        columns = "event_id, new_id, old_id, relation, probability"
-        sql = f"SELECT {columns} FROM review WHERE user = ? ORDER BY recorded_at, old_id"
-        return [(e, n, o, Relation(r), p) for e, n, o, r, p in self.rows(sql, (user,))]
+        columns = "r.event_id, r.new_id, r.old_id, r.relation, r.probability"
+        sql = f"SELECT {columns} FROM review r JOIN observations o ON o.id = r.new_id WHERE r.user = ? "
+        return [
+            (e, n, o, Relation(r), p) for e, n, o, r, p in self.rows(f"{sql}ORDER BY o.sequence, r.old_id", (user,))
+        ]
 
     # Erasure ----------------------------------------------------------------------------------------------------
 
@@ -248,18 +285,18 @@ class Store(Database):
         for event in before:
             if event.id not in kept:
                 self.rows("DELETE FROM events WHERE id = ?", (event.id,))
-                self.rows("DELETE FROM review WHERE event_id = ?", (event.id,))
             elif kept[event.id] != event:
                 self.rows("UPDATE events SET payload = ? WHERE id = ?", (encode_payload(kept[event.id]), event.id))
 
     def delete_observation(self, observation: Observation) -> None:
         """Delete one observation's own rows, and the judgements on its text unless the user said the same again."""
         user, key = observation.user, text_hash(observation.text)
-        self.rows("DELETE FROM review WHERE user = ? AND ? IN (new_id, old_id)", (user, observation.id))
         self.rows("DELETE FROM state WHERE id = ?", (observation.id,))
         self.rows("DELETE FROM observations WHERE id = ?", (observation.id,))
         if not self.rows("SELECT 1 FROM observations WHERE user = ? AND text_hash = ? LIMIT 1", (user, key)):
             self.rows("DELETE FROM judgements WHERE user = ? AND ? IN (new_hash, old_hash)", (user, key))
+        if not self.rows("SELECT 1 FROM observations WHERE user = ? LIMIT 1", (user,)):
+            self.rows("DELETE FROM judgements WHERE user = ?", (user,))
 
     def delete_user(self, user: str) -> int:
         """Delete every row of one user and return how many observations there were."""
@@ -273,16 +310,21 @@ class Store(Database):
         self.rows("DELETE FROM state WHERE user = ?", (user,))
         self.rows("DELETE FROM vectors WHERE user = ?", (user,))
 
-    def copy_judgements(self, user: str, target: Store) -> None:
-        """Copy what is known about one user's pairs into another store, where it counts as known from the start."""
-        sql = "SELECT user, new_hash, old_hash, model, probabilities, 0 AS known_after FROM judgements WHERE user = ?"
-        for row in self.rows(sql, (user,)):
-            target.rows("INSERT OR IGNORE INTO judgements VALUES (?, ?, ?, ?, ?, ?)", row)
+    def bind_embedder(self, digest: str, dimension: int) -> None:
+        """Say which embedder the vectors are of."""
+        for name, value in (("embedder", digest), ("dimension", str(dimension))):
+            self.rows("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (name, value))
 
     def users(self) -> list[str]:
         """Return every user with at least one observation or event."""
         sql = "SELECT user FROM observations UNION SELECT user FROM events WHERE user <> '' ORDER BY 1"
         return [row[0] for row in self.rows(sql)]
+
+
+def _doubt(judgement: Judgement) -> tuple[str, str, float]:
+    """The columns of a doubtful pair that its judgement holds."""
+    raw = judgement.raw_relation
+    return judgement.candidate_id, raw.value, judgement.probabilities[raw]
 
 
 def as_mapping(probabilities: NDArray[np.float32]) -> Mapping[Relation, float]:

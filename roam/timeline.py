@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Literal
 
+from roam.access import Access
+from roam.erasure import erase, erase_user
 from roam.errors import InputError, NotFoundError, StoreError
 from roam.events import Event, EventKind, Explanation, Receipt
-from roam.interfaces import Embedder
-from roam.judging import Judge
 from roam.records import Role, View
-from roam.relations import Relation
-from roam.revision import Log, Reviser
-from roam.state import Overrides, State, fold, make_view, overrides
+from roam.replaying import Replay
+from roam.revision import Log
+from roam.state import State, fold, make_view, overrides
 from roam.storage import Store
 from roam.validation import clean_user, parse_time
-from roam.verification import Verification, verify_file, verify_user
+from roam.verification import Verification, verify_file, verify_orphans, verify_user
 
 
-class Timeline:
+class Timeline(Access):
     """Methods of `Memory` over the event log; see DESIGN 4.7 and 4.8."""
-
-    _embedder: Embedder
-    _judge: Judge
-    _reviser: Reviser
-
-    def _reading(self) -> AbstractContextManager[Store]:
-        raise NotImplementedError
-
-    def _writing(self) -> AbstractContextManager[Store]:
-        raise NotImplementedError
 
     def history(self, *, user: str) -> list[Event]:
         """Return all events of one user in the order in which they were recorded."""
@@ -95,62 +85,75 @@ class Timeline:
                 if (entry.observed_at or store.recorded_at(entry.id)) > moment
             }
             now = overrides(log.events)
-            without = Overrides(now.retracted | later, now.independent)
+            without = replace(now, retracted=now.retracted | later)
             return self._reviser.refolder(log).run(log.events, without).as_views(log.observations)
 
-    def reviews(self, *, user: str) -> list[tuple[str, str, str, Relation, float]]:
-        """Return the pairs that stayed below a threshold: (decision id, new id, old id, relation, probability)."""
-        owner = clean_user(user)
-        with self._reading() as store:
-            return store.reviews(owner)
-
-    def retract(self, id: str, *, user: str | None = None) -> Event:
+    def retract(self, id: str, *, user: str | None = None, key: str | None = None) -> Event:
         """Take an observation out of the state; what it had superseded or absorbed comes back. No model pass.
 
         The user's log is decided anew without it on the stored judgements; a pair that was never judged counts as IND.
-        The observation stays in the log, and `undo` of the returned event brings it back.
+        The observation stays in the log, and `undo` of the returned event brings it back. With a `key`, asking again
+        returns the event of the first time: a rerun after a crash is exact. So it is for `undo` and `redo`.
         """
         with self._writing() as store:
-            return self._reviser.retract(store.observation(id, user))
+            return self._reviser.retract(store.observation(id, user), key)
 
-    def undo(self, event_id: str, *, user: str | None = None) -> Event:
-        """Take back one event: a decision then counts as IND, a retraction or an earlier undo as not made.
+    def undo(self, event_id: str, *, user: str | None = None, key: str | None = None) -> Event:
+        """Take back one event: a decision then counts as IND, a retraction, verdict, replay or undo as not made.
 
         Raises:
             NotFoundError: an unknown event, or one of another user when `user` is given.
-            InputError: an event that cannot be undone, or is undone already.
+            InputError: an event that cannot be undone, or is undone already, or a key that is taken.
         """
         with self._writing() as store:
-            event = store.find_event(event_id)
-            if event is None or not event.user or (user is not None and event.user != user):
-                raise NotFoundError(f"no event {event_id!r}" + ("" if user is None else f" of user {user!r}"))
-            return self._reviser.undo(event)
+            return self._reviser.undo(_event_of(store, event_id, user), key)
+
+    def redo(self, event_id: str, *, user: str | None = None, key: str | None = None) -> Event:
+        """Have an event count again that `undo` took back; returns the undo of that undo.
+
+        Raises:
+            NotFoundError: an unknown event, or one of another user when `user` is given.
+            InputError: an event that is not undone at present, or a key that is taken.
+        """
+        with self._writing() as store:
+            return self._reviser.redo(_event_of(store, event_id, user), key)
+
+    def apply(self, replay: Replay, *, key: str | None = None) -> Event:
+        """Make what `replay` found the state. One event of the log, which `undo` takes back.
+
+        Facts added later are judged by the manager and thresholds that the store is open with.
+
+        Raises:
+            InputError: something was recorded of the user since the replay was made, or the key is taken.
+        """
+        with self._writing():
+            return self._reviser.apply(replay, key)
 
     def erase(self, id: str, *, user: str | None = None) -> Receipt:
         """Remove an observation for good: its text leaves rows, views, vectors, log, judgements and freed pages.
 
         What depended on it is rebuilt as if it had never been observed. A receipt without content stays in the log.
-        Backups and file system snapshots are outside of what this can reach.
+        Backups, exports and file system snapshots are outside of what this can reach.
         """
         with self._writing() as store:
             observation = store.observation(id, user)
             self._judge.forget()
-            return self._reviser.erase(observation)
+            return erase(self._reviser, observation)
 
     def erase_user(self, user: str) -> Receipt:
         """Remove everything of one user; the receipt says how many observations. Other users' rows are not touched."""
         owner = clean_user(user)
-        with self._writing():
+        with self._writing() as store:
             self._judge.forget()
-            return self._reviser.erase_user(owner)
+            return erase_user(store, owner)
 
     def verify(self, *, repair: bool = False) -> Verification:
         """Check every invariant: the file, state == fold of the log, roles, views and vectors against their texts.
 
-        With `repair` the state of each user with a problem is rebuilt from the log.
+        With `repair` the state of each user with a problem is rebuilt from the log, and rows of nobody are deleted.
         """
         with self._writing() as store:
-            problems, repaired, count = verify_file(store), [], 0
+            problems, repaired, count = [*verify_file(store), *verify_orphans(store, repair=repair)], [], 0
             users = store.users()
             for user in users:
                 found, observations = verify_user(store, self._reviser, user, self._embedder)
@@ -160,6 +163,13 @@ class Timeline:
                     self._reviser.rebuild(user)
                     repaired.append(user)
             return Verification(len(users), count, tuple(problems), tuple(repaired))
+
+
+def _event_of(store: Store, id: str, user: str | None) -> Event:
+    event = store.find_event(id)
+    if event is None or not event.user or (user is not None and event.user != user):
+        raise NotFoundError(f"no event {id!r}" + ("" if user is None else f" of user {user!r}"))
+    return event
 
 
 def _place(state: State, id: str) -> tuple[str | None, str | None]:

@@ -12,7 +12,7 @@ from roam.events import EventKind
 from roam.interfaces import Embedder
 from roam.retrieval import VectorKind, embed
 from roam.revision import Log, Reviser
-from roam.state import State
+from roam.state import State, open_reviews
 from roam.storage import Store
 
 # Batched and single passes of an encoder differ by rounding only.
@@ -43,11 +43,31 @@ def verify_user(store: Store, reviser: Reviser, user: str, embedder: Embedder) -
     """Return (problems of one user, number of observations)."""
     log = reviser.read(user)
     state = log.state()
-    found = [*_log(log), *_roles(store, log, state), *_vectors(store, log, state, embedder)]
+    found = [
+        *log_problems(log),
+        *_roles(store, log, state),
+        *_reviews(store, log),
+        *_vectors(store, log, state, embedder),
+    ]
     return [f"user {user!r}: {problem}" for problem in found], len(log.observations)
 
 
-def _log(log: Log) -> Iterator[str]:
+def verify_orphans(store: Store, *, repair: bool) -> list[str]:
+    """Return the tables that hold rows of users of whom nothing was observed; `repair` deletes those rows."""
+    problems = []
+    for table in ("state", "vectors", "review", "judgements"):
+        where = f"FROM {table} WHERE user NOT IN (SELECT user FROM observations)"
+        count = store.rows(f"SELECT count(*) {where}")[0][0]
+        if count:
+            problems.append(f"table {table} has {count} rows of users of whom nothing is observed")
+            if repair:
+                with store.transaction():
+                    store.rows(f"DELETE {where}")
+    return problems
+
+
+def log_problems(log: Log) -> Iterator[str]:
+    """Yield what is wrong with a log by itself."""
     decided = Counter(event.observation_id for event in log.events if event.kind is EventKind.DECISION)
     for id in log.observations:
         if decided[id] != 1:
@@ -69,6 +89,14 @@ def _roles(store: Store, log: Log, state: State) -> Iterator[str]:
     for id, primary in primary_of.items():
         if primary_of.get(primary) != primary:
             yield f"{id!r} is Evidence of {primary!r}, which is not Primary"
+
+
+def _reviews(store: Store, log: Log) -> Iterator[str]:
+    expected = {(event.id, new, old) for (new, old), (event, _) in open_reviews(log.events).items()}
+    rows = store.rows("SELECT event_id, new_id, old_id FROM review WHERE user = ?", (log.user,))
+    for event_id, new, old in expected ^ set(rows):
+        found = "missing" if (event_id, new, old) in expected else "left over"
+        yield f"the doubtful pair of {new!r} and {old!r} is {found}"
 
 
 def _vectors(store: Store, log: Log, state: State, embedder: Embedder) -> Iterator[str]:

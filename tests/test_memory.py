@@ -196,9 +196,10 @@ def test_below_the_threshold_counts_as_ind_and_is_kept_for_review() -> None:
         decision = memory.add(ROME, user="u")
         assert (decision.relation, decision.review) == (Relation.IND, (old,))
         assert decision.judgements[0].raw_relation is Relation.CON
-        event_id, new_id, old_id, relation, probability = memory.reviews(user="u")[0]
-        assert (event_id, new_id, old_id, relation) == (decision.id, decision.observation_id, old, Relation.CON)
-        assert probability == pytest.approx(0.7)
+        (pair,) = memory.reviews(user="u")
+        assert (pair.decision_id, pair.new.id, pair.old.id) == (decision.id, decision.observation_id, old)
+        assert (pair.relation, pair.new.text, pair.old.text) == (Relation.CON, ROME, PARIS)
+        assert pair.probability == pytest.approx(0.7)
         assert len(memory.primaries(user="u")) == 2
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import time
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +13,8 @@ from roam.errors import StoreError
 from roam.memory import Memory
 from roam.relations import Relation
 from roam.storage import Store
+from tests import crashing
 from tests.stubs import HashEmbedder, JoinFuser, ScriptedRelations
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def replace_same_subject(old: str, new: str) -> Relation:
@@ -109,38 +106,111 @@ def test_an_error_in_the_middle_of_a_batch_keeps_what_came_before(monkeypatch: p
         assert memory.verify().ok
 
 
-WRITER = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from roam.memory import Memory
-from roam.relations import Relation
-from tests.stubs import HashEmbedder, ScriptedRelations
-model = ScriptedRelations(rule=lambda old, new: Relation.CON if old.split()[1] == new.split()[1] else Relation.IND)
-with Memory.open(sys.argv[2], manager=model, embedder=HashEmbedder(), fusion="off") as memory:
-    number = int(sys.argv[3])
-    while True:
-        memory.add(f"Subject {number % 5} is {number}.", user="u", id=str(number))
-        print(number, flush=True)
-        number += 1
-"""
+# Killed at any disk operation, on a full disk, on a disk that can only be read ----------------------------------------
 
 
-def test_F04_killed_writers_lose_no_acknowledged_fact(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    open_memory(path).close()
-    acknowledged: list[str] = []
-    for round_number, wait in enumerate((0.05, 0.11, 0.17)):
-        command = [sys.executable, "-c", WRITER, str(ROOT), str(path), str(10_000 * round_number)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as writer:
-            assert writer.stdout is not None
-            acknowledged.append(writer.stdout.readline().strip())  # it is writing now
-            time.sleep(wait)
-            writer.kill()
-            acknowledged += writer.stdout.read().split()
-        with open_memory(path) as memory:
-            stored = {id for view in memory.primaries(user="u") for id in view.members}
-            assert set(acknowledged) <= stored
-            assert len(stored) <= len(acknowledged) + round_number + 1, "at most one unacknowledged write a kill"
-            assert memory.verify().ok
-    assert len(acknowledged) > 3
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, int]:
+    """What the steps lead to when nothing fails, and how many disk operations they take."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    operations = crashing.count_operations(folder / "m.db")
+    return crashing.outcome(folder / "m.db"), operations
+
+
+def kill_and_resume(folder: Path, points: int, seed: int, unbroken: tuple[object, int]) -> None:
+    """At random points: nothing acknowledged is lost, nothing is half done, and going on leads to the same end."""
+    expected, operations = unbroken
+    assert operations > 300, "the harness must see the work of the disk"
+    killed = 0
+    for number, at in enumerate(random.Random(seed).sample(range(1, operations), points)):
+        path = folder / f"{number}.db"
+        was_killed, acknowledged = crashing.run_until_killed(path, at, seed)
+        killed += was_killed
+        if acknowledged:
+            with open_memory(path) as memory:
+                assert memory.verify().problems == ()
+        crashing.work(path, first=acknowledged)  # the step that was cut off is done again: it may be done already
+        assert crashing.outcome(path) == expected, f"killed at operation {at} of {operations}"
+    assert killed > 0.9 * points
+
+
+def test_F04_killed_writers_lose_no_acknowledged_fact(tmp_path: Path, unbroken: tuple[object, int]) -> None:
+    kill_and_resume(tmp_path, 6, 0, unbroken)
+
+
+@pytest.mark.slow
+def test_F04_killed_at_hundreds_of_points(tmp_path: Path, unbroken: tuple[object, int]) -> None:
+    """ROAM_KILL_POINTS and ROAM_KILL_SEED set how many points, and which."""
+    points, seed = int(os.environ.get("ROAM_KILL_POINTS", "300")), int(os.environ.get("ROAM_KILL_SEED", "1"))
+    kill_and_resume(tmp_path, points, seed, unbroken)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.35, 0.8])
+def test_a_disk_that_fills_at_any_time_is_reported_and_work_goes_on(
+    share: float, tmp_path: Path, unbroken: tuple[object, int]
+) -> None:
+    expected, operations = unbroken
+    errors = crashing.run_with_full_disk(tmp_path / "m.db", round(share * operations))
+    assert errors, "the disk was full at some time"
+    assert all("no space left" in error for error in errors)
+    assert crashing.outcome(tmp_path / "m.db") == expected
+
+
+def test_a_store_that_can_only_be_read_says_so(tmp_path: Path) -> None:
+    crashing.work(tmp_path / "m.db")
+    before = crashing.outcome(tmp_path / "m.db")
+    *_, error = crashing.use_read_only(tmp_path / "m.db", "read-only")
+    assert "permissions of the file and its folder" in error
+    listed, error = crashing.use_read_only(tmp_path / "m.db", "read-only file")
+    assert listed == "3", "what is stored can be read"
+    assert "cannot be written to" in error
+    assert crashing.outcome(tmp_path / "m.db") == before
+
+
+def test_C01_an_index_that_cannot_be_written_leaves_no_phantom_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_memory(":memory:") as memory:
+        memory.add("Subject 1 is red.", user="u", id="red")
+        before = outline(memory)
+
+        def fail(*arguments: object) -> None:
+            raise StoreError("the index is gone")
+
+        monkeypatch.setattr("roam.consolidation.put_vector", fail)
+        with pytest.raises(StoreError, match="index is gone"):
+            memory.add("Subject 1 is blue.", user="u")
+        assert outline(memory) == before
+        monkeypatch.undo()
+        assert memory.verify().ok
+
+
+@pytest.mark.parametrize("method", ["append_event", "set_reviews", "place", "set_view"])
+@pytest.mark.parametrize("change", ["retract", "undo", "decide", "apply", "erase"])
+def test_F04_a_change_that_fails_at_any_step_leaves_no_trace(
+    change: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_memory(":memory:") as memory:
+        memory.add("Subject 1 is red.", user="u", id="red")
+        decision = memory.add("Subject 1 is blue.", user="u", id="blue")
+        replay = memory.replay(user="u", thresholds={"CON": 0.99})
+        before = outline(memory)
+        run: Callable[[], object] = {
+            "retract": lambda: memory.retract("blue"),
+            "undo": lambda: memory.undo(decision.id),
+            "decide": lambda: memory.decide("blue", "red", "IND"),
+            "apply": lambda: memory.apply(replay),
+            "erase": lambda: memory.erase("blue"),
+        }[change]
+        original: Callable[..., object] = getattr(Store, method)
+
+        def fail(*arguments: object, **named: object) -> None:
+            original(*arguments, **named)
+            raise StoreError("pulled the plug")
+
+        monkeypatch.setattr(Store, method, fail)
+        with pytest.raises(StoreError, match="plug"):
+            run()
+        monkeypatch.undo()
+        assert outline(memory) == before
+        assert memory.verify().ok
+        run()
+        assert memory.verify().ok

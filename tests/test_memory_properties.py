@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -9,10 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from roam.events import EventKind
 from roam.memory import Memory
 from roam.records import Role
 from roam.relations import RELATIONS, SWAPPED, Relation
-from roam.state import fold
+from roam.state import effective_undos, fold
+from roam.transfer import export_lines, parse_export
 from tests.stubs import HashEmbedder, JoinFuser, ScriptedRelations
 
 TEXTS = tuple(f"Fact {letter} holds." for letter in "ABCDEFG")
@@ -134,7 +137,7 @@ def test_S04_add_many_equals_one_by_one(
 
 
 class Store(RuleBasedStateMachine):
-    """Any sequence of add, late add, batch, retract, undo and erase keeps the invariants."""
+    """Any sequence of add, late add, batch, retract, undo, redo, review, replay and erase keeps the invariants."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,6 +152,13 @@ class Store(RuleBasedStateMachine):
         return f"id-{self.made:03d}"
 
     def teardown(self) -> None:
+        """Whatever happened, an export taken in elsewhere gives the same state, and the same export."""
+        lines = list(export_lines(self.memory._store, ["u"], receipts=False))
+        with open_memory([Relation.IND] * 49) as twin:
+            twin.import_blocks(parse_export("\n".join([*lines, ""]), "export"))
+            assert twin.primaries(user="u") == self.memory.primaries(user="u")
+            assert list(export_lines(twin._store, ["u"], receipts=False)) == lines
+            assert twin.verify().ok
         self.memory.close()
 
     @rule(text=st.sampled_from(TEXTS), day=st.one_of(st.none(), st.integers(min_value=0, max_value=30)))
@@ -184,16 +194,39 @@ class Store(RuleBasedStateMachine):
 
     @precondition(lambda self: self.texts)
     @rule(data=st.data())
-    def undo_and_redo_a_decision(self, data: st.DataObject) -> None:
-        decisions = [event for event in self.memory.history(user="u") if event.decision is not None]
-        event = data.draw(st.sampled_from(decisions))
-        assert event.decision is not None
-        undone = {entry.target for entry in self.memory.history(user="u") if entry.kind == "undo"}
-        if event.decision.relation is Relation.IND or event.id in undone:
-            return
-        before = outline(self.memory)
-        self.memory.undo(self.memory.undo(event.id).id)
-        assert outline(self.memory) == before
+    def undo_and_redo(self, data: st.DataObject) -> None:
+        """Decisions, verdicts and replays: taken back for good or for a moment, or made to count again."""
+        log = self.memory.history(user="u")
+        undone = effective_undos(log)
+        kinds = (EventKind.DECISION, EventKind.REVIEW, EventKind.REPLAY)
+        event = data.draw(st.sampled_from([entry for entry in log if entry.kind in kinds]))
+        if event.id in undone:
+            self.memory.redo(event.id)
+        elif event.decision is None or event.decision.relation is not Relation.IND:
+            before = outline(self.memory)
+            self.memory.undo(event.id)
+            if data.draw(st.booleans()):
+                self.memory.redo(event.id)
+                assert outline(self.memory) == before
+
+    @precondition(lambda self: len(self.texts) > 1)
+    @rule(data=st.data(), relation=st.sampled_from(RELATIONS))
+    def review(self, data: st.DataObject, relation: Relation) -> None:
+        new, old = sorted(data.draw(st.sets(st.sampled_from(sorted(self.texts)), min_size=2, max_size=2)), reverse=True)
+        passes = self.memory.stats.forward_passes
+        self.memory.decide(new, old, relation)
+        assert self.memory.stats.forward_passes == passes
+        assert (new, old) not in {(pair.new.id, pair.old.id) for pair in self.memory.reviews(user="u")}
+
+    @rule(strict=st.booleans(), other=st.booleans())
+    def replay(self, strict: bool, other: bool) -> None:
+        manager = model_of([Relation.EQV, Relation.CON, Relation.IND] * 17, "other") if other else None
+        replay = self.memory.replay(user="u", manager=manager, thresholds={"CON": 0.99} if strict else {})
+        now = {id: view.id for view in self.memory.primaries(user="u") for id in view.members}
+        then = {id: view.id for view in replay.views_then for id in view.members}
+        assert {entry.observation.id for entry in replay.moved} == {id for id in now if now[id] != then[id]}
+        self.memory.apply(replay)
+        assert tuple(self.memory.primaries(user="u")) == replay.views_then
 
     @precondition(lambda self: self.texts)
     @rule(data=st.data())
@@ -214,6 +247,17 @@ class Store(RuleBasedStateMachine):
             assert {entry.id for entry in self.memory.evidence(view.id)} == set(view.members) - {view.id}
             for id in set(view.members) - {view.id}:
                 assert (self.memory.get(id).role, self.memory.get(id).primary_id) == (Role.EVIDENCE, view.id)
+
+    @invariant()
+    def views_hold_the_texts_of_their_members(self) -> None:
+        for view in self.memory.primaries(user="u"):
+            assert set(re.split(r" \| | -> ", view.text)) == {self.texts[id] for id in view.members}
+
+    @invariant()
+    def the_log_run_again_gives_the_state(self) -> None:
+        reviser = self.memory._reviser
+        log = reviser.read("u")
+        assert reviser.refolder(log).run(log.events).views == log.state().views
 
     @invariant()
     def atomic_text_never_changes(self) -> None:
