@@ -18,10 +18,10 @@ build data/derived
 python -m training.relation configs/relation/mpnet.yaml
 build data/derived/more --seed 1 --first-person 0.3
 python -m training.relation configs/relation/mpnet-more.yaml
-build data/derived/third --seed 2 --first-person 0.3 --eqv-reversed 3 --con 8 --near 6
+build data/derived/third --seed 2 --first-person 0.3
 python -m training.relation configs/relation/mpnet-third.yaml
-build data/derived/fourth --seed 3 --first-person 0.1 --eqv 8 --con 7 --near 6 --subsumed 4
+build data/derived/fourth --seed 3
 python -m training.relation configs/relation/mpnet-fourth.yaml
-build data/derived/fifth --seed 5 --first-person 0.1 --eqv 8 --con 7 --near 6 --subsumed 4
+build data/derived/fifth --seed 5
 python -m training.relation configs/relation/mpnet-fifth.yaml
 python -m eval.relation --adapter runs/relation-mpnet-fifth/adapter --pairs data/relation_test_843.jsonl --out reports/accurate
