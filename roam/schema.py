@@ -11,7 +11,7 @@ import sqlite_vec
 from roam.errors import InputError, StoreError
 
 APPLICATION_ID = 0x524F414D  # "ROAM"; `file` and PRAGMA application_id tell our files from others
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_TIMEOUT_MS = 60_000
 PAGE_SIZE = 16_384  # a 384-dimensional float32 vector (1,536 bytes) stays inside a page, so a scan reads in order
 
@@ -19,7 +19,7 @@ PAGE_SIZE = 16_384  # a 384-dimensional float32 vector (1,536 bytes) stays insid
 # relation model said about a pair of texts, so that nothing is classified twice; it is kept per user, so that erasing
 # one user never touches another's rows. `known_after` is the user's last event when a judgement was stored: a log that
 # is run again uses for each observation what was known when it came, so the outcome does not depend on when it is run.
-_MIGRATIONS: dict[int, str] = {
+MIGRATIONS: dict[int, str] = {
     1: """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE observations (
@@ -83,6 +83,9 @@ _MIGRATIONS: dict[int, str] = {
     ) WITHOUT ROWID;
     CREATE INDEX review_by_user ON review (user, recorded_at);
     """,
+    # The log may hold reviews and replays from here on, which an older version cannot read. A page of views is found
+    # without reading other users' rows.
+    2: "CREATE INDEX primaries_by_user ON state (user, sequence) WHERE view IS NOT NULL;",
 }
 
 
@@ -173,7 +176,7 @@ def _migrate(db: apsw.Connection, path: str) -> None:
         # Another process may have created or migrated the file while this one waited for the lock.
         _refuse_foreign(db, path)
         for version in range(_value(db, "user_version") + 1, SCHEMA_VERSION + 1):
-            db.execute(_MIGRATIONS[version])
+            db.execute(MIGRATIONS[version])
         db.execute(f"PRAGMA application_id={APPLICATION_ID}")
         db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         db.execute("COMMIT")

@@ -152,7 +152,7 @@ class Store(Database):
     def views(self, user: str) -> dict[str, str]:
         """Return the view text of each Primary of one user, in arrival order."""
         return dict(
-            self.rows("SELECT id, view FROM state WHERE user = ? AND primary_id = id ORDER BY sequence", (user,))
+            self.rows("SELECT id, view FROM state WHERE user = ? AND view IS NOT NULL ORDER BY sequence", (user,))
         )
 
     def views_of(self, ids: Sequence[str]) -> dict[str, str]:
@@ -177,7 +177,7 @@ class Store(Database):
         """Return (Primary, view text) of one user in arrival order, those after a sequence."""
         sql = (
             f"SELECT {_JOINED}, s.view FROM state s JOIN observations o ON o.sequence = s.sequence "
-            "WHERE s.user = ? AND s.primary_id = s.id AND s.sequence > ? ORDER BY s.sequence LIMIT ?"
+            "WHERE s.user = ? AND s.view IS NOT NULL AND s.sequence > ? ORDER BY s.sequence LIMIT ?"
         )
         return [(_observation(row[:-1]), row[-1]) for row in self.rows(sql, (user, after, limit))]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import apsw
 import numpy as np
 import pytest
 
@@ -15,8 +16,10 @@ from roam.events import EventKind
 from roam.memory import Memory
 from roam.records import Observation, Pair, Role
 from roam.relations import Relation
+from roam.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
 from tests.stubs import BrokenFuser, HashEmbedder, JoinFuser, ScriptedRelations
 
+ROWS = ("observations", "events", "judgements", "state", "vectors", "review")
 PARIS, ROME, TEA = "Maya lives in Paris.", "Maya lives in Rome.", "Maya likes tea."
 
 
@@ -348,6 +351,26 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(StoreError, match=r"schema 99.*upgrade roam"):
         open_memory(path=path)
+
+
+def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
+    with open_memory({(PARIS, ROME): "CON"}, tmp_path / "new.db") as memory:
+        for number, text in enumerate((PARIS, ROME)):
+            memory.add(text, user="u", id=str(number))
+        before, log = memory.primaries(user="u"), memory.history(user="u")
+        tables = memory._store.rows("SELECT name, sql FROM sqlite_master ORDER BY name")
+        rows = {name: memory._store.rows(f"SELECT * FROM {name}") for name in ("meta", *ROWS)}
+    old = apsw.Connection(str(tmp_path / "old.db"))
+    old.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version=1; {MIGRATIONS[1]}")
+    for name, content in rows.items():
+        for row in content:
+            old.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)
+    old.close()
+    with open_memory(path=tmp_path / "old.db") as memory:
+        assert (memory.primaries(user="u"), memory.history(user="u")) == (before, log)
+        assert memory._store.rows("PRAGMA user_version") == [(SCHEMA_VERSION,)]
+        assert memory._store.rows("SELECT name, sql FROM sqlite_master ORDER BY name") == tables
+        assert memory.verify().ok
 
 
 def test_S21_another_embedder_is_refused_and_data_kept(tmp_path: Path) -> None:

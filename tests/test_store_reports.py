@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import socket
 import subprocess
@@ -254,7 +255,7 @@ WRITER = """
 
 
 def test_S20_two_processes_write_while_a_third_reads(tmp_path: Path) -> None:
-    path, count = tmp_path / "m.db", 100
+    path, count = tmp_path / "m.db", 60
     code = textwrap.dedent(WRITER.format(root=str(ROOT), path=str(path), count=count))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     writers = [
@@ -278,6 +279,34 @@ def test_S20_two_processes_write_while_a_third_reads(tmp_path: Path) -> None:
         # The outcome is that of a serial order: one current state for each of the seven subjects.
         assert len(reader.primaries(user="u")) == 7
         assert reader.verify().ok
+
+
+def test_S20_processes_that_add_retract_and_erase_at_once(tmp_path: Path) -> None:
+    """Changes of the log are planned on a snapshot too: none may undo, or be undone by, what another process wrote."""
+    path = tmp_path / "m.db"
+    open_memory(path=path).close()
+
+    def work(name: str) -> None:
+        model = ScriptedRelations(rule=lambda old, new: Relation.CON if old[:9] == new[:9] else Relation.IND)
+        with Memory.open(path, manager=model, embedder=HashEmbedder(), fusion=JoinFuser()) as memory:
+            for number in range(4):
+                for part in "abc":
+                    text = f"Subject {number} is {name} {part}."
+                    memory.add(text, user="u", id=f"{name}{number}{part}")
+                memory.retract(f"{name}{number}b", key=f"{name}{number}")
+                memory.erase(f"{name}{number}c")
+
+    processes = [multiprocessing.get_context("fork").Process(target=work, args=(name,)) for name in ("x", "y")]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    with open_memory(path=path) as memory:
+        assert memory.verify().problems == ()
+        members = [id for view in memory.primaries(user="u") for id in view.members]
+        assert sorted(members) == sorted(f"{name}{number}a" for name in "xy" for number in range(4))
+        assert b" c." not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
 def test_S19_threads_that_share_a_memory_lose_nothing() -> None:
