@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 def _awaited(
     method: Callable[Concatenate[Memory, _P], _T],
 ) -> Callable[Concatenate[AsyncMemory, _P], Coroutine[Any, Any, _T]]:
-    async def call(self: AsyncMemory, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    async def call(self: AsyncMemory, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return await self._run(functools.partial(method, self.memory, *args, **kwargs))
 
     functools.update_wrapper(call, method)

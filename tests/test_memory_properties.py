@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -274,6 +275,15 @@ class Store(RuleBasedStateMachine):
 
 
 Store.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=15, stateful_step_count=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestStore = Store.TestCase
+
+
+@pytest.mark.slow
+class TestStoreAtLength(Store.TestCase):  # type: ignore[misc]
+    """The same machine, for minutes."""
+
+    settings = settings(
+        max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
