@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.families import Family, read_families
-from data.pairs import LabelledPair, file_sha256, normalise_text, read_pairs, write_pairs
+from data.fusion import read_fusion
+from data.pairs import LabelledPair, file_sha256, normalise_text, read_pairs, write_at_once, write_pairs
 from data.register import first_person
 from data.topics import topics, unrelated
-from roam.errors import DataError, RoamError
+from roam.errors import DataError, InputError, RoamError
 from roam.interfaces import Embedder
 from roam.relations import SWAPPED, Relation
 
@@ -41,14 +42,21 @@ NEIGHBOUR_CEILING = 0.62
 class Mix:
     """How many pairs a family gives, by kind; 0 of an absent slot is fine, the rest is taken as it comes."""
 
-    eqv: int = 5
-    subsumed: int = 5  # unordered pairs: each gives one OSN and one NSO
-    con: int = 5
-    near: int = 5
+    eqv: int = 8
+    subsumed: int = 4  # unordered pairs: each gives one OSN and one NSO
+    con: int = 7
+    near: int = 6
     neighbour: int = 4  # independents of an unrelated family, nearest by embedding
     stranger: int = 1  # independents of an unrelated family, at random
     eqv_reversed: int = 0  # further EQV pairs: those already drawn, the other way round
-    first_person: float = 0.0  # share of pairs of which both texts are put into the first person, where rules reach
+    first_person: float = 0.1  # share of pairs of which both texts are put into the first person, where rules reach
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value < 0:
+                raise InputError(f"{name} is {value}: give 0 or more pairs a family")
+        if not self.first_person <= 1:
+            raise InputError(f"first_person is {self.first_person}: give a share between 0 and 1")
 
 
 DEV_MIX = Mix(eqv=3, subsumed=3, con=3, near=2, neighbour=1, stranger=0)
@@ -207,13 +215,19 @@ def build_split(
     for row in rows:
         unique.setdefault((normalise_text(row[0]), normalise_text(row[1])), row)
     shuffled = list(unique.values())
+    taken = set(unique)
     rng.shuffle(shuffled)
     pairs = []
     for number, (old, new, relation, family) in enumerate(shuffled):
         if normalise_text(old) in held or normalise_text(new) in held:
             continue
         if mix.first_person and rng.random() < mix.first_person:
-            old, new = spoken(old, new, rng)
+            first, second = spoken(old, new, rng)
+            keys = normalise_text(first), normalise_text(second)
+            # Said by its subject, a fact can become a held one, and two pairs or the two texts of one the same.
+            if keys[0] != keys[1] and keys not in taken and not any(k in held or f"{k}." in held for k in keys):
+                taken.add(keys)
+                old, new = first, second
         pairs.append(LabelledPair(f"{prefix}{number:06d}", old, new, relation, family.family, family.domain))
     return pairs
 
@@ -227,16 +241,15 @@ def spoken(old: str, new: str, rng: random.Random) -> tuple[str, str]:
 
 
 def texts_under_test(paths: Sequence[Path]) -> frozenset[str]:
-    """Normalised texts of pair files and fusion files."""
-    texts: set[str] = set()
+    """Normalised texts of pair files, and of fusion files (told by `fusion` in the name); `DataError` for others."""
+    texts: list[str] = []
     for path in paths:
         if "fusion" in path.name:
-            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-            texts |= {normalise_text(item["text"]) for row in rows for item in row["inputs"]}
-            texts |= {normalise_text(row["target"]) for row in rows}
+            examples = read_fusion(path)
+            texts += [text for e in examples for text in (e.target, *(item.text for item in e.inputs))]
         else:
-            texts |= {normalise_text(text) for pair in read_pairs(path) for text in (pair.old, pair.new)}
-    return frozenset(texts)
+            texts += [text for pair in read_pairs(path) for text in (pair.old, pair.new)]
+    return frozenset(map(normalise_text, texts))
 
 
 def build(
@@ -257,10 +270,13 @@ def build(
     if not train_families or not dev_families:
         raise DataError(f"{families_path}: a split is empty with dev_share={dev_share}; use more families")
     held = texts_under_test(test_paths)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"--out {out}: {error.strerror}; give a folder that can be written") from error
     held_dev = held | {normalise_text(text) for family in dev_families for text in family.texts()}
     dev = build_split(dev_families, DEV_MIX, embedder, random.Random(split_seed + 1), "D", held)
     train = build_split(train_families, mix, embedder, random.Random(seed), "T", held_dev)
-    out.mkdir(parents=True, exist_ok=True)
     write_pairs(out / "train.jsonl", train)
     write_pairs(out / "dev.jsonl", dev)
     summary = {
@@ -276,7 +292,7 @@ def build(
         "inputs": {path.name: file_sha256(path) for path in [families_path, *test_paths]},
         "outputs": {name: file_sha256(out / name) for name in ("train.jsonl", "dev.jsonl")},
     }  # fmt: skip
-    (out / "build.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_at_once(out / "build.json", json.dumps(summary, indent=2) + "\n")
     return summary
 
 
@@ -306,12 +322,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse_args(argv)
     try:
+        mix = Mix(**{name: getattr(args, name) for name in asdict(Mix())})
         embedder = None
         if not args.no_neighbours:
             from roam.embedders import load_embedder
 
             embedder = load_embedder()
-        mix = Mix(**{name: getattr(args, name) for name in asdict(Mix())})
         summary = build(
             args.families, args.test, args.out, seed=args.seed, split_seed=args.split_seed, dev_share=args.dev_share,
             mix=mix, embedder=embedder,

@@ -123,6 +123,11 @@ def write_pairs(path: str | Path, pairs: Iterable[LabelledPair]) -> None:
     else:
         content = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     path.parent.mkdir(parents=True, exist_ok=True)
+    write_at_once(path, content)
+
+
+def write_at_once(path: Path, content: str) -> None:
+    """Write a text file so that whoever reads it finds the old content or the new one, never a part."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     partial.write_text(content, encoding="utf-8", newline="")
     partial.replace(path)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from roam.bases import ResolvedBase, resolve_base
 from roam.interfaces import Embedder
+from roam.relation_model import quiet_loading
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -51,7 +52,9 @@ class TransformerEmbedder:
         from transformers import AutoModel
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return AutoModel.from_pretrained(self.base.path, dtype=torch.float32).to(device).eval()
+        with quiet_loading():
+            model = AutoModel.from_pretrained(self.base.path, dtype=torch.float32)
+        return model.to(device).eval()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return L2-normalised vectors, shape (len(texts), dimension). Longer texts are cut at 256 tokens."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -155,11 +156,15 @@ def length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 class quiet_loading:  # noqa: N801 - reads as a statement: `with quiet_loading():`
-    """Hides transformers' report of head weights that are missing from a base: the adapter brings them."""
+    """Hides transformers' report of head weights that are missing from a base (the adapter brings them), and the
+    notices of deprecation that peft and transformers give each other."""
 
     def __enter__(self) -> None:
         from transformers.utils import logging as hf_logging
 
+        self._warnings = warnings.catch_warnings()
+        self._warnings.__enter__()
+        warnings.simplefilter("ignore", FutureWarning)
         self._level = hf_logging.get_verbosity()
         self._bar = hf_logging.is_progress_bar_enabled()
         hf_logging.set_verbosity_error()
@@ -168,6 +173,7 @@ class quiet_loading:  # noqa: N801 - reads as a statement: `with quiet_loading()
     def __exit__(self, *exc: object) -> None:
         from transformers.utils import logging as hf_logging
 
+        self._warnings.__exit__(None, None, None)
         hf_logging.set_verbosity(self._level)
         if self._bar:
             hf_logging.enable_progress_bar()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,39 @@ def test_bad_input_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["--families", str(tmp_path / "f.jsonl"), "--no-neighbours", "--out", str(tmp_path / "o")]) == 2
     assert "f.jsonl" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
+    families = tmp_path / "two.jsonl"
+    rows = [{"family": name, "domain": "pets", "base": f"Has a {name}.", "eqv": [], "spec": [], "gen": [], "con": [],
+             "near": []} for name in ("dog", "cat")]  # fmt: skip
+    families.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    bad_fusion = tmp_path / "fusion_bad.jsonl"
+    bad_fusion.write_text('{"id": "F"\n')
+    plain = ["--no-neighbours", "--families", str(families), "--dev-share", "0.5"]
+    for arguments, message in (
+        (["--test", str(bad_fusion)], "not JSON"),
+        (["--test", str(tmp_path / "fusion_none.jsonl")], "no such file"),
+        (["--first-person", "2"], "between 0 and 1"),
+        (["--eqv", "-1"], "0 or more"),
+        (["--test", "--out", str(families)], "a folder that can be written"),
+    ):
+        assert main([*plain, "--out", str(tmp_path / "o"), *arguments]) == 2, arguments
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
+
+
+def test_first_person_neither_repeats_a_pair_nor_meets_a_held_text() -> None:
+    family = Family(family="X", domain="pets", base="Has a dog.", eqv=("The user has a dog.", "Owns a dog."),
+                    spec=("Has a beagle.",), gen=("Has a pet.",))  # fmt: skip
+    mix = Mix(eqv=20, subsumed=20, neighbour=0, stranger=0, first_person=1.0)
+    plain = build_split([family], replace(mix, first_person=0.0), None, random.Random(0), "T", frozenset())
+    spoken = build_split([family], mix, None, random.Random(0), "T", frozenset({"i have a pet."}))
+    assert [pair.id for pair in spoken] == [pair.id for pair in plain]  # the same pairs, in other words
+    keys = [(pair.old.casefold(), pair.new.casefold()) for pair in spoken]
+    assert len(set(keys)) == len(keys)
+    assert all(old != new for old, new in keys)
+    texts = {text.rstrip(".") for pair in spoken for text in (pair.old, pair.new)}
+    assert "I have a beagle" in texts
+    assert "Has a pet" in texts
+    assert "I have a pet" not in texts
 
 
 def test_first_person_rendering_keeps_labels_and_held_texts_out(tmp_path: Path) -> None:

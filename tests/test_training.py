@@ -25,6 +25,7 @@ from training.config import RelationConfig, from_mapping, load_config, to_yaml
 from training.models import choose_precision, load_classifier
 from training.progress import RunGuard
 from training.relation import main, train
+from training.run_folder import open_run
 from training.saving import cost_thresholds, fit_calibration
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs" / "relation").glob("*.yaml"))
@@ -99,7 +100,7 @@ def test_T01_T02_T03_logits_survive_a_fresh_process(
     assert all(name in keys for name in needed[architecture]), keys
 
 
-def test_head_is_wrapped_and_learns(bert: Path, files: Path, tmp_path: Path) -> None:  # T02, T17
+def test_T02_T17_head_is_wrapped_and_learns(bert: Path, files: Path, tmp_path: Path) -> None:
     from peft.utils import ModulesToSaveWrapper
 
     model, _, _ = load_classifier(recipe(files, bert, tmp_path))
@@ -146,13 +147,27 @@ def test_T06_labels_are_mapped_by_name(run: Path, bert: Path, tmp_path: Path) ->
         TorchRelationModel.load(broken)
 
 
-def test_T08_padding_does_not_change_the_answer(run: Path) -> None:
+def test_T08_padding_does_not_change_the_answer(run: Path, tmp_path: Path) -> None:
     model = TorchRelationModel.load(run / "adapter")
     long = Pair("Ana likes very very very strong green tea", "Ana likes no coffee no milk no bread")
     alone, together = model.predict_logits([PAIRS[0]]), model.predict_logits([PAIRS[0], long])
     assert np.abs(alone[0] - together[0]).max() < 1e-5
-    model.tokenizer.padding_side = "left"
-    assert np.isfinite(model.predict_logits([PAIRS[0], long])).all()
+    # A tokenizer that pads on the left changes nothing: encoders pool the first token, so padding stays on the right.
+    left = shutil.copytree(run / "adapter", tmp_path / "left")
+    settings = json.loads((left / "tokenizer_config.json").read_text())
+    (left / "tokenizer_config.json").write_text(json.dumps(settings | {"padding_side": "left"}))
+    loaded = TorchRelationModel.load(left)
+    assert loaded.tokenizer.padding_side == "left"
+    assert np.abs(loaded.predict_logits([PAIRS[0], long]) - together).max() < 1e-5
+
+
+def test_T08_training_pads_on_the_right(bert: Path, files: Path, tmp_path: Path) -> None:
+    base = shutil.copytree(bert, tmp_path / "base")
+    settings = json.loads((base / "tokenizer_config.json").read_text())
+    (base / "tokenizer_config.json").write_text(json.dumps(settings | {"padding_side": "left"}))
+    _, tokenizer, _ = load_classifier(recipe(files, base, tmp_path))
+    rows = tokenizer.pad({"input_ids": [[2, 5, 3], [2, 3]]})["input_ids"]
+    assert rows[1] == [2, 3, tokenizer.pad_token_id]
 
 
 def test_T08_pad_equal_to_eos_is_refused(bert: Path, files: Path, tmp_path: Path) -> None:
@@ -177,6 +192,16 @@ def test_T09_resume_equals_an_unbroken_run(files: Path, bert: Path, tmp_path: Pa
     first, second = (load_file(str(r.adapter / "adapter_model.safetensors")) for r in (whole, again))
     assert first.keys() == second.keys()
     assert all(np.array_equal(first[key], second[key]) for key in first)
+    # The adapter may be the best checkpoint, from before the break: compare the last ones, weights and optimizer.
+    last = [folder / "checkpoints" / "checkpoint-10" for folder in (whole.folder, again.folder)]
+    start = load_file(str(whole.folder / "checkpoints" / "checkpoint-5" / "adapter_model.safetensors"))
+    first, second = (load_file(str(folder / "adapter_model.safetensors")) for folder in last)
+    assert all(np.array_equal(first[key], second[key]) for key in first)
+    assert not all(np.array_equal(first[key], start[key]) for key in first)
+    import torch
+
+    one, other = (torch.load(folder / "optimizer.pt")["state"] for folder in last)
+    assert all(torch.equal(one[key]["exp_avg_sq"], other[key]["exp_avg_sq"]) for key in one)
     rows = [json.loads(line)["step"] for line in (tmp_path / "broken" / "history.jsonl").read_text().splitlines()]
     assert rows == sorted(rows)
     assert rows.count(3) == 1
@@ -185,6 +210,33 @@ def test_T09_resume_equals_an_unbroken_run(files: Path, bert: Path, tmp_path: Pa
 def test_resume_without_a_checkpoint_says_so(files: Path, bert: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="nothing to resume"):
         train(recipe(files, bert, tmp_path / "none"), resume=True)
+
+
+def test_resume_refuses_other_settings_and_a_new_run_drops_old_checkpoints(tmp_path: Path) -> None:
+    config = RelationConfig(out=str(tmp_path))
+    (tmp_path / "checkpoints" / "checkpoint-900").mkdir(parents=True)
+    assert open_run(tmp_path, config, {"train.jsonl": "a"}, resume=False) is None
+    assert not (tmp_path / "checkpoints").exists()
+    (tmp_path / "checkpoints" / "checkpoint-5").mkdir(parents=True)
+    found = open_run(tmp_path, replace(config, epochs=3.0, out="elsewhere"), {"train.jsonl": "a"}, resume=True)
+    assert found == str(tmp_path / "checkpoints" / "checkpoint-5")
+    with pytest.raises(TrainingError, match=r"seed \(0 before, 7 now\)"):
+        open_run(tmp_path, replace(config, seed=7), {"train.jsonl": "a"}, resume=True)
+    with pytest.raises(TrainingError, match=r"content of train\.jsonl"):
+        open_run(tmp_path, config, {"train.jsonl": "b"}, resume=True)
+
+
+def test_an_adapter_to_go_on_from_must_fit(run: Path, files: Path, bert: Path, tmp_path: Path) -> None:
+    other = save_base(tmp_path / "other", seed=1)
+    with pytest.raises(AdapterError, match="was trained on"):
+        load_classifier(recipe(files, other, tmp_path, initial_adapter=str(run / "adapter")))
+    with pytest.raises(AdapterError, match=r"has no roam\.json"):
+        load_classifier(recipe(files, bert, tmp_path, initial_adapter=str(tmp_path)))
+    permuted = shutil.copytree(run / "adapter", tmp_path / "permuted")
+    card = read_card(permuted)
+    write_card(permuted, replace(card, labels=card.labels[::-1]))
+    with pytest.raises(AdapterError, match="labels in the order"):
+        load_classifier(recipe(files, bert, tmp_path, initial_adapter=str(permuted)))
 
 
 def test_T10_T11_fp16_is_refused_where_it_overflows() -> None:
@@ -296,6 +348,12 @@ def test_lora_first_layer_keeps_lower_layers_frozen(bert: Path, files: Path, tmp
         ({"batch_size": 2.5}, "must be int"),
         ({"batch_size": True}, "must be int"),
         ({"schedule": "fast"}, "use one of linear, cosine, constant"),
+        ({"epochs": -1}, "epochs is -1.0; give a number above 0"),
+        ({"batch_size": 0}, "batch_size is 0; give 1 or more"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"warmup": 1.5}, "below 1"),
+        ({"max_train_pairs": 0}, "give 1 or more"),
+        ({"lora_targets": "("}, "no regular expression"),
     ],
 )
 def test_config_is_strict(values: dict[str, Any], message: str) -> None:
@@ -312,6 +370,14 @@ def test_config_reads_what_it_writes(tmp_path: Path) -> None:
         load_config(RelationConfig, tmp_path / "c.yaml", ["epochs"])
     with pytest.raises(ConfigError, match="no config file"):
         load_config(RelationConfig, tmp_path / "absent.yaml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(RelationConfig, tmp_path)
+    (tmp_path / "c.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_config(RelationConfig, tmp_path / "c.yaml")
+    (tmp_path / "c.yaml").write_text("epochs: 1\nseed: 2\nepochs: 3\n")
+    with pytest.raises(ConfigError, match="'epochs' is there twice"):
+        load_config(RelationConfig, tmp_path / "c.yaml")
 
 
 def test_calibration_recovers_scale_and_biases() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
+import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -16,6 +18,22 @@ import yaml
 from roam.errors import ConfigError
 
 Config = TypeVar("Config")
+
+RANGES: Mapping[str, Callable[[float], bool]] = {
+    "a number above 0": lambda value: 0 < value < math.inf,
+    "0 or more": lambda value: 0 <= value < math.inf,
+    "1 or more": lambda value: 1 <= value < math.inf,
+    "a share of at least 0 and below 1": lambda value: 0 <= value < 1,
+}
+
+
+def check_ranges(config: object, names: Mapping[str, str]) -> None:
+    """Raise `ConfigError` for a number outside its range; `names` holds the keys of each of `RANGES`. None is fine."""
+    for wanted, keys in names.items():
+        for key in keys.split():
+            value = getattr(config, key)
+            if value is not None and not RANGES[wanted](value):
+                raise ConfigError(f"{key} is {value}; give {wanted}")
 
 
 @dataclass(frozen=True)
@@ -52,9 +70,33 @@ class RelationConfig:
     eval_pairs: int | None = None  # a seeded subset of dev for the evaluations between; the last one is on all of it
     log_every: int = 25  # steps
     collapse_after: int = 100  # steps from which an evaluation that finds one predicted class stops the run
-    initial_adapter: str | None = None  # go on from this adapter's weights
+    initial_adapter: str | None = None  # go on from this adapter; it brings what lora_* and head_modules would choose
     swap_margin: float = 0.9  # pairs with a smaller margin are judged in both orders and averaged; 0 never, 1 always
     false_merge_cost: float = 4.0  # cost of a false EQV/OSN/NSO/CON against 1 for a missed one
+
+    def __post_init__(self) -> None:
+        check_ranges(self, {
+            "a number above 0": "epochs learning_rate",
+            "0 or more": "weight_decay lora_first_layer collapse_after swap_margin false_merge_cost",
+            "1 or more": "max_train_pairs max_dev_pairs batch_size gradient_accumulation lora_rank lora_alpha "
+                         "max_length evals_per_epoch eval_pairs log_every",
+            "a share of at least 0 and below 1": "warmup label_smoothing lora_dropout dropout",
+        })  # fmt: skip
+        try:
+            re.compile(self.lora_targets)
+        except re.error as error:
+            raise ConfigError(f"lora_targets is {self.lora_targets!r}, no regular expression: {error}") from None
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML in which a key may stand once only: of two, the last would win without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        if twice:
+            raise yaml.constructor.ConstructorError(None, None, f"key {twice[0]!r} is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def load_config(schema: type[Config], path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -63,9 +105,13 @@ def load_config(schema: type[Config], path: str | Path, overrides: Sequence[str]
     Raises `ConfigError` naming the key, the nearest valid one, or the type that is needed.
     """
     try:
-        raw = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        raw = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_StrictLoader)
     except FileNotFoundError:
         raise ConfigError(f"no config file {str(path)!r}; see configs/ for the recipes") from None
+    except OSError as error:
+        raise ConfigError(f"config file {str(path)!r} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
     values = dict(_mapping(raw if raw is not None else {}, str(path)))

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from data.fusion import FusionExample
+from data.pairs import file_sha256
 from roam.errors import RoamError
-from training.config import load_config, to_yaml
+from training.config import load_config
 from training.fuser_config import FuserConfig, fuser_precision
 from training.fuser_data import check_fits, decoder_dataset, encoder_decoder_dataset, read_split
 from training.fuser_model import load_trainable
 from training.fuser_saving import finish_fuser
 from training.progress import ProgressLine, RunGuard
-from training.relation import last_checkpoint
+from training.run_folder import open_run
 
 
 @dataclass
@@ -122,16 +123,16 @@ def train(config: FuserConfig, *, resume: bool = False) -> TrainedFuser:
         f"padding {tokenizer.pad_token!r}, end {tokenizer.eos_token!r}",
         flush=True,
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
+    hashes = {Path(path).name: file_sha256(path) for path in (config.train, *config.more_train)}
+    checkpoint = open_run(folder, config, hashes, resume=resume)
     hf_logging.set_verbosity_warning()
     datasets.disable_progress_bars()
     progress = FuserProgress(folder, config.batch_size * config.gradient_accumulation)
     trainer = build_trainer(config, model, tokenizer, train_examples, dev_examples, precision, progress)
-    trainer.train(resume_from_checkpoint=last_checkpoint(folder) if resume else None)
+    trainer.train(resume_from_checkpoint=checkpoint)
     adapter, metrics = finish_fuser(
         folder=folder, config=config, model=trainer.model, tokenizer=tokenizer, base=base, dev=dev_examples,
-        history=progress.history,
+        data_hashes=hashes, history=progress.history,
     )  # fmt: skip
     return TrainedFuser(folder, adapter, metrics)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from roam.errors import ConfigError
-from training.config import RelationConfig
+from training.config import RelationConfig, check_ranges
 from training.models import choose_precision
 
 
@@ -46,9 +46,13 @@ class FuserConfig:
     def __post_init__(self) -> None:
         if not 0 < self.dev_share < 1:
             raise ConfigError(f"dev_share is {self.dev_share}; give a share between 0 and 1, such as 0.1")
-        for name in ("batch_size", "gradient_accumulation", "lora_rank", "max_length", "evals_per_epoch", "log_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; give 1 or more")
+        check_ranges(self, {
+            "a number above 0": "epochs learning_rate",
+            "0 or more": "weight_decay",
+            "1 or more": "max_train_examples max_dev_examples batch_size gradient_accumulation lora_rank lora_alpha "
+                         "max_length evals_per_epoch log_every",
+            "a share of at least 0 and below 1": "warmup lora_dropout",
+        })  # fmt: skip
 
 
 def fuser_precision(config: FuserConfig, model_type: str) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from roam.prompts import FUSION_TEMPLATE, VIEW_TOKENS, fusion_prompt
 from roam.records import FusionRequest
 from roam.relation_model import length_batches, quiet_loading
 from training.fuser_config import FuserConfig
+from training.models import check_initial
 
 BATCH_TOKENS = 4096
 PAD_TOKEN = "<|pad|>"
@@ -50,6 +51,8 @@ def load_trainable(config: FuserConfig) -> tuple[Any, Any, ResolvedBase]:
     from transformers import AutoTokenizer
 
     base = resolve_base(config.base)
+    if config.initial_adapter:
+        check_initial(config.initial_adapter, base, "fuser")
     tokenizer = AutoTokenizer.from_pretrained(base.path)
     model = load_language_model(base.path)
     set_padding(tokenizer, model.get_input_embeddings().num_embeddings, config.pad_token)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from data.fusion import FusionExample
-from data.pairs import file_sha256
 from eval.fusion_report import grouped, score_view
 from eval.provenance import versions
 from roam.adapters import AdapterCard, Probe, weights_hash, write_card
@@ -48,7 +47,7 @@ def pick_probes(fuser: LoadedFuser, examples: Sequence[FusionExample]) -> tuple[
 
 def finish_fuser(
     *, folder: Path, config: FuserConfig, model: Any, tokenizer: Any, base: ResolvedBase, dev: Sequence[FusionExample],
-    history: Sequence[Mapping[str, Any]],
+    data_hashes: Mapping[str, str], history: Sequence[Mapping[str, Any]],
 ) -> tuple[Path, dict[str, Any]]:  # fmt: skip
     """Save the adapter, reload it from disk, measure what was reloaded; returns its folder and the metrics on dev."""
     adapter = folder / "adapter"
@@ -60,7 +59,7 @@ def finish_fuser(
         kind="fuser", labels=tuple(relation.value for relation in RELATIONS), base=base.name,
         base_hash=base.content_hash, template=FUSION_TEMPLATE, max_length=config.max_length,
         weights_hash=weights_hash(adapter), versions=versions() | {"trl": metadata.version("trl")},
-        data_hash={Path(path).name: file_sha256(path) for path in (config.train, *config.more_train)},
+        data_hash=dict(data_hashes),
     )  # fmt: skip
     card = replace(card, probes=pick_probes(LoadedFuser(model, tokenizer, card), dev))
     write_card(adapter, card)

@@ -10,8 +10,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from roam.adapters import read_card
 from roam.bases import ResolvedBase, resolve_base
-from roam.errors import TrainingError
+from roam.errors import AdapterError, TrainingError
 from roam.relation_model import quiet_loading
 from roam.relations import RELATIONS
 from training.config import RelationConfig
@@ -32,7 +33,10 @@ def load_classifier(config: RelationConfig) -> tuple[Any, Any, ResolvedBase]:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     base = resolve_base(config.base)
+    if config.initial_adapter:
+        check_initial(config.initial_adapter, base, "relation")
     tokenizer = AutoTokenizer.from_pretrained(base.path)
+    tokenizer.padding_side = "right"  # as the runtime pads; on the left, encoders would pool a padding token
     torch.manual_seed(config.seed)  # the new head's initial weights
     names = [relation.value for relation in RELATIONS]
     with quiet_loading():
@@ -56,6 +60,24 @@ def load_classifier(config: RelationConfig) -> tuple[Any, Any, ResolvedBase]:
         )  # fmt: skip
     _check_head(peft)
     return peft, tokenizer, base
+
+
+def check_initial(folder: str, base: ResolvedBase, kind: str) -> None:
+    """Raise `AdapterError` for an adapter to go on from that is of another kind, base or label order.
+
+    PEFT loads all of these without a word.
+    """
+    card = read_card(Path(folder))
+    if card.kind != kind:
+        raise AdapterError(f"initial_adapter {folder} is a {card.kind!r} adapter; give a {kind} adapter")
+    if card.base_hash != base.content_hash:
+        raise AdapterError(
+            f"initial_adapter {folder} was trained on {card.base} ({card.base_hash[:16]}), base is {base.name} "
+            f"({base.content_hash[:16]}); set base={card.base}"
+        )
+    names = tuple(relation.value for relation in RELATIONS)
+    if kind == "relation" and card.labels != names:
+        raise AdapterError(f"initial_adapter {folder} has labels in the order {card.labels}; training needs {names}")
 
 
 def lora_targets(model: Any, config: RelationConfig) -> list[str]:

@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 
 from data.pairs import LabelledPair, file_sha256, read_pairs
-from roam.errors import DataError, RoamError, TrainingError
+from roam.errors import DataError, RoamError
 from roam.relations import INDEX, RELATIONS
-from training.config import RelationConfig, load_config, to_yaml
+from training.config import RelationConfig, load_config
 from training.models import choose_precision, load_classifier
-from training.progress import ProgressLine, RunGuard
-from training.saving import finish_run
+from training.run_folder import open_run
 
 
 @dataclass
@@ -35,13 +34,17 @@ class TrainedRun:
     metrics: dict[str, Any]
 
 
-def read_split(path: str, role: str) -> list[LabelledPair]:
+def read_split(path: str, role: str, limit: int | None, seed: int) -> list[LabelledPair]:
+    """All pairs of a file, or a seeded `limit` of them; `DataError` when it is missing or a relation has no pair."""
     if not Path(path).is_file():
         raise DataError(f"{role} file {path!r} does not exist; run `python -m data.build` or set {role}=FILE")
-    pairs = read_pairs(path)
+    pairs = subset(read_pairs(path), limit, seed)
     absent = [relation.value for relation in RELATIONS if not any(pair.label is relation for pair in pairs)]
     if absent:
-        raise DataError(f"{path} has no pair labelled {', '.join(absent)}; a five-way classifier needs all of them")
+        drawn = f" among the {len(pairs)} drawn" if limit is not None else ""
+        raise DataError(
+            f"{path} has no pair labelled {', '.join(absent)}{drawn}; a five-way classifier needs all of them"
+        )
     return pairs
 
 
@@ -105,12 +108,16 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
 
     Raises `DataError`, `BaseModelError` or `TrainingError` (NaN loss, one-class collapse).
     """
+    # Here, so that a mistake in a recipe is answered before these are loaded.
     from transformers import DataCollatorWithPadding, Trainer, set_seed
     from transformers.utils import logging as hf_logging
 
+    from training.progress import ProgressLine, RunGuard
+    from training.saving import finish_run
+
     folder = Path(config.out)
-    train_pairs = subset(read_split(config.train, "train"), config.max_train_pairs, config.seed)
-    dev_pairs = subset(read_split(config.dev, "dev"), config.max_dev_pairs, config.seed)
+    train_pairs = read_split(config.train, "train", config.max_train_pairs, config.seed)
+    dev_pairs = read_split(config.dev, "dev", config.max_dev_pairs, config.seed)
     hashes = {Path(path).name: file_sha256(path) for path in (config.train, config.dev)}
     leaked = {pair.group for pair in train_pairs} & {pair.group for pair in dev_pairs}
     if leaked:
@@ -122,8 +129,7 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
         f"{base.name}: {len(train_pairs)} train pairs, {len(dev_pairs)} dev pairs, {precision} ({reason})", flush=True
     )
     steps = total_steps(config, len(train_pairs))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
+    checkpoint = open_run(folder, config, hashes, resume=resume)
     hf_logging.set_verbosity_warning()
     progress = ProgressLine(folder, config.batch_size * config.gradient_accumulation)
     trainer = Trainer(
@@ -139,22 +145,12 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
     for callback in list(trainer.callback_handler.callbacks):
         if type(callback).__name__ == "PrinterCallback":
             trainer.remove_callback(type(callback))
-    trainer.train(resume_from_checkpoint=last_checkpoint(folder) if resume else None)
+    trainer.train(resume_from_checkpoint=checkpoint)
     adapter, metrics = finish_run(
         folder=folder, config=config, model=trainer.model, tokenizer=tokenizer, base=base, dev_pairs=dev_pairs,
         data_hashes=hashes, history=progress.history,
     )  # fmt: skip
     return TrainedRun(folder, adapter, metrics)
-
-
-def last_checkpoint(folder: Path) -> str:
-    from transformers.trainer_utils import get_last_checkpoint
-
-    checkpoints = folder / "checkpoints"
-    found: str | None = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
-    if found is None:
-        raise TrainingError(f"nothing to resume in {checkpoints}; run without --resume")
-    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
