@@ -48,13 +48,21 @@ def gives_answer(text: str, answer: str) -> bool:
     return whole is not None or (len(exact | content) > 1 and states(text, answer))
 
 
+def names_answer(memory: EpisodeMemory, episode: Episode) -> bool:
+    """Whether a memory states the answer of its episode.
+
+    A question that offers the answer itself ("which came first, A or B?") gives nothing away by naming it again.
+    """
+    return gives_answer(memory.text, episode.answer) and not gives_answer(episode.question, episode.answer)
+
+
 def lexical_leak(memory: EpisodeMemory, episode: Episode) -> str | None:
     """Why a confounder may not be used, by its words and its time; None when it may."""
     expected = type_of(episode.question_type)
     if memory.type != expected:
         return f"confounder type {memory.type!r}, where {episode.question_type} questions take type {expected}"
     gold = [other for other in episode.memories if other.role is MemoryRole.GOLD]
-    if gives_answer(memory.text, episode.answer):
+    if names_answer(memory, episode):
         return "states the answer"
     for other in gold:
         if states(memory.text, other.text):
@@ -101,7 +109,7 @@ def episode_problems(episode: Episode) -> Iterator[str]:
     for memory in episode.memories:
         if (memory.type is None) is (memory.role is MemoryRole.CONFOUNDER):
             yield f"{memory.id}: ctype {memory.type!r} on a {memory.role} memory: confounders have I or II, others null"
-        if memory.role is MemoryRole.BACKGROUND and gives_answer(memory.text, episode.answer):
+        if memory.role is MemoryRole.BACKGROUND and names_answer(memory, episode):
             yield f"{memory.id}: a background memory that states the answer"
     for memory in confounders:
         reason = lexical_leak(memory, episode)

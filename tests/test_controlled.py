@@ -87,6 +87,12 @@ def test_lexical_leaks(text: str, change: dict[str, Any], said: str | None) -> N
 
 
 @pytest.mark.unit
+def test_an_answer_that_the_question_offers_may_be_named() -> None:
+    memory, episode = with_confounder("Petra Hulst was at the party.")
+    assert lexical_leak(memory, replace(episode, question="Who teaches the user, Petra Hulst or Ana Vey?")) is None
+
+
+@pytest.mark.unit
 def test_obsolete_values_are_dated_before_the_gold_memory() -> None:
     text = "The user takes violin lessons with Otto Maddox."
     assert lexical_leak(*with_confounder(text, "knowledge-update")) is None
