@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from data.build import split_families
 from data.families import read_families
-from eval.false_conflict import cross_topic_pairs
+from eval.false_conflict import cross_topic_pairs, near_pairs
 from eval.metrics import decide
 from roam import Memory
 from roam.adapters import read_card
+from roam.bases import resolve_base
+from roam.embedders import DEFAULT_EMBEDDER, TransformerEmbedder
 from roam.interfaces import RelationModel
 from roam.managers import PRETRAINED, adapter_folder, load_manager
 from roam.records import Pair
@@ -119,6 +123,19 @@ def test_R10_R12_cross_topic_pairs_do_not_conflict(model: RelationModel) -> None
 @pytest.mark.slow
 def test_R10_R12_false_conflicts_of_a_thousand(model: RelationModel) -> None:
     assert false_conflicts(model, 1000) <= 0.005
+
+
+@needs_base
+def test_R12_hard_independents_of_held_out_families_rarely_conflict(model: RelationModel) -> None:
+    """Ten times fewer false conflicts than the 23 % of a check by similarity, on facts of the same topic."""
+    pairs = random.Random(0).sample(near_pairs(split_families(read_families(FAMILIES))[1]), 100)
+    assert counted(model, pairs).count(Relation.CON) <= 2
+
+
+@pytest.mark.models
+def test_loading_the_encoder_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    TransformerEmbedder(resolve_base(DEFAULT_EMBEDDER)).embed(["The user has a dog."])
+    assert capfd.readouterr() == ("", "")
 
 
 @needs_base

@@ -61,8 +61,9 @@ def run(files: Path, bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def test_run_folder_holds_what_a_reader_needs(run: Path) -> None:
-    for name in ("config.yaml", "metrics.json", "versions.json", "history.jsonl", "curve.png", "adapter/README.md",
-                 "adapter/roam.json", "adapter/adapter_model.safetensors", "adapter/tokenizer.json"):  # fmt: skip
+    for name in ("config.yaml", "data.json", "metrics.json", "versions.json", "history.jsonl", "curve.png",
+                 "adapter/README.md", "adapter/roam.json", "adapter/adapter_model.safetensors",
+                 "adapter/tokenizer.json"):  # fmt: skip
         assert (run / name).stat().st_size > 0, name
     card = read_card(run / "adapter")
     assert set(card.data_hash) == {"train.jsonl", "dev.jsonl"}

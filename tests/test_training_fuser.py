@@ -156,8 +156,9 @@ def test_T11_fp16_is_refused_for_t5(file: Path, t5: Path, tmp_path: Path, monkey
 
 
 def test_run_folder_holds_what_a_reader_needs(run: Path, file: Path, decoder: Path) -> None:
-    for name in ("config.yaml", "metrics.json", "versions.json", "history.jsonl", "curve.png", "adapter/README.md",
-                 "adapter/roam.json", "adapter/adapter_model.safetensors", "adapter/tokenizer.json"):  # fmt: skip
+    for name in ("config.yaml", "data.json", "metrics.json", "versions.json", "history.jsonl", "curve.png",
+                 "adapter/README.md", "adapter/roam.json", "adapter/adapter_model.safetensors",
+                 "adapter/tokenizer.json"):  # fmt: skip
         assert (run / name).stat().st_size > 0, name
     card = read_card(run / "adapter")
     assert (card.kind, card.template) == ("fuser", FUSION_TEMPLATE)
