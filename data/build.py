@@ -33,6 +33,7 @@ from roam.relations import SWAPPED, Relation
 ROOT = Path(__file__).parent
 DERIVED = ROOT / "derived"
 DEV_SHARE = 0.06
+TEST_FILES = ("relation_test_843.jsonl", "fusion_test.jsonl")
 NEIGHBOUR_DEPTH = 40
 # Nearer than this, two facts may bear on each other although their domains' names don't (a tattoo is body and fashion).
 NEIGHBOUR_CEILING = 0.62
@@ -303,7 +304,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         epilog="example: python -m data.build --seed 0 --out data/derived",
     )
     parser.add_argument("--families", type=Path, default=ROOT / "families.jsonl")
-    parser.add_argument("--test", type=Path, nargs="*", default=[ROOT / "relation_test_843.jsonl"],
+    parser.add_argument("--test", type=Path, nargs="*", default=[ROOT / name for name in TEST_FILES],
                         help="pair or fusion files whose texts must not be trained on")  # fmt: skip
     parser.add_argument("--out", type=Path, default=DERIVED)
     parser.add_argument("--seed", type=int, default=0, help="which pairs of the families are drawn")

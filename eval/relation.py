@@ -60,7 +60,7 @@ def bundled_training_pairs(test: Sequence[LabelledPair]) -> list[LabelledPair]:
     from data.build import ROOT, Mix, build_split, split_families
     from data.families import read_families
 
-    families, _ = split_families(read_families(ROOT / "families.jsonl"), dev_share=0.12)
+    families, _ = split_families(read_families(ROOT / "families.jsonl"))
     held = frozenset(normalise_text(text) for pair in test for text in (pair.old, pair.new))
     return build_split(families, Mix(), None, random.Random(0), "T", held)
 

@@ -84,8 +84,10 @@ def weights_hash(folder: Path) -> str:
 
 
 def write_card(folder: Path, card: AdapterCard) -> None:
-    """Write `roam.json`."""
-    (folder / CARD).write_text(json.dumps(asdict(card), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    """Write `roam.json` at once: an adapter whose card is cut off can't be loaded."""
+    partial = folder / f"{CARD}.part"
+    partial.write_text(json.dumps(asdict(card), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    partial.replace(folder / CARD)
 
 
 def read_card(folder: Path) -> AdapterCard:
