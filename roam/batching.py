@@ -1,28 +1,30 @@
-"""Which pairs the rest of a batch can need, so that one model pass serves many observations (DESIGN section 5)."""
+"""Which pairs and views the rest of a batch can need, so that one model pass serves many (DESIGN section 5)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roam.judging import Judge, OwnedPair
-from roam.records import Observation
+from roam.records import FusionRequest, Observation
 from roam.retrieval import VectorKind, nearest
 from roam.storage import Store
 from roam.validation import duplicate_key
 
 
 class Lookahead:
-    """Foresees the candidates of the observations still to come in a window of a batch.
+    """Foresees the candidates and the fusions of the observations still to come in a window of a batch.
 
-    It assumes that all of them become Primary, and takes for each the k nearest among the stored Primaries and the
-    earlier ones of the window. The policy still runs one observation at a time on the true state: a pair foreseen in
-    vain costs a row in a batch, a pair not foreseen costs a further pass, and neither changes the outcome.
+    For pairs it assumes that all of them become Primary, and takes for each the k nearest among the stored Primaries
+    and the earlier ones of the window. For views it assumes that each observation meets the state as it is now. The
+    policy still runs one observation at a time on the true state: what is foreseen in vain costs a row in a batch, what
+    is not foreseen costs a further pass, and neither changes the outcome.
     """
 
     WINDOW = 256
+    FUSED_AHEAD = 64  # observations; each costs a search of the store, those further off are rarely foreseen right
 
     def __init__(
         self,
@@ -33,7 +35,10 @@ class Lookahead:
         *,
         k: int,
         floor: float,
+        foresee: Callable[[Observation, NDArray[np.float32]], FusionRequest | None],
     ) -> None:
+        """`foresee` tells the fusion that an observation needs on the state as it is now."""
+        self._foresee = foresee
         self._store, self._judge, self._k, self._floor = store, judge, k, floor
         self._window, self._vectors = window, vectors
         self._position = 0
@@ -42,7 +47,14 @@ class Lookahead:
         """Say which observation of the window is being added now."""
         self._position = position
 
-    def __call__(self) -> Iterator[OwnedPair]:
+    def fusions(self) -> Iterator[FusionRequest]:
+        """Yield the views that the observations after the current one are likely to need."""
+        for later in range(self._position + 1, min(self._position + 1 + self.FUSED_AHEAD, len(self._window))):
+            request = self._foresee(self._window[later], self._vectors[later])
+            if request is not None:
+                yield request
+
+    def pairs(self) -> Iterator[OwnedPair]:
         """Yield the unjudged pairs that the observations after the current one are likely to need."""
         for later in range(self._position + 1, len(self._window)):
             observation = self._window[later]

@@ -7,8 +7,9 @@ equals that of some serial order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,12 @@ from roam.events import Event, EventKind, new_event_id, now
 from roam.interfaces import Embedder
 from roam.judging import Judge, OwnedPair, Stats
 from roam.policy import RoleUpdate, Stamp, count_relation, update_roles
-from roam.records import Decision, Judgement, Observation
+from roam.records import Decision, FusionRequest, Judgement, Observation
 from roam.relations import RELATIONS, Relation
 from roam.retrieval import VectorKind, embed, move_to_evidence, nearest, put_vector
 from roam.state import Overrides
 from roam.storage import Store, as_mapping
-from roam.views import FusedView, Part, ViewBuilder
+from roam.views import FusedView, Part, ViewBuilder, fusion_request
 
 EXACT = "exact"
 _LAST = 2**62  # arrival number of an observation that is not stored yet: after all others
@@ -40,6 +41,29 @@ class Plan:
     vector: NDArray[np.float32]
     view: FusedView | None  # None: the view is the atomic text (IND)
     view_vector: NDArray[np.float32] | None
+
+
+class Foresight(Protocol):
+    """What else to classify and to fuse in a pass that is needed anyway; it never changes an outcome."""
+
+    def pairs(self) -> Iterable[OwnedPair]:
+        """Pairs that later observations are likely to need."""
+        ...
+
+    def fusions(self) -> Iterable[FusionRequest]:
+        """Views that later observations are likely to need."""
+        ...
+
+
+class _NoForesight:
+    def pairs(self) -> tuple[OwnedPair, ...]:
+        return ()
+
+    def fusions(self) -> tuple[FusionRequest, ...]:
+        return ()
+
+
+NO_FORESIGHT: Foresight = _NoForesight()
 
 
 class Consolidator:
@@ -67,9 +91,9 @@ class Consolidator:
         self,
         observation: Observation,
         vector: NDArray[np.float32],
-        lookahead: Callable[[], Iterable[OwnedPair]] = tuple,
+        lookahead: Foresight = NO_FORESIGHT,
     ) -> Decision:
-        """Plan and commit one observation; `lookahead` names further pairs to classify if a pass is needed at all."""
+        """Plan and commit one observation; `lookahead` names what else to classify and fuse in the same passes."""
         for _ in range(_OPTIMISTIC_TRIES):
             with self.store.snapshot():
                 known = self.known(observation)
@@ -119,16 +143,46 @@ class Consolidator:
         found = nearest(self.store, observation.user, VectorKind.ATOMIC, vector, self.k, self.floor)
         return self.store.observations_at([sequence for sequence, _ in found])
 
-    def _plan(
-        self, observation: Observation, vector: NDArray[np.float32], lookahead: Callable[[], Iterable[OwnedPair]]
-    ) -> Plan:
+    def foresee(self, observation: Observation, vector: NDArray[np.float32]) -> FusionRequest | None:
+        """Return the fusion that an observation needs if it comes next; None for none, or while pairs are unjudged."""
+        if self.known(observation) is not None:
+            return None
+        candidates, exact = self._considered(observation, vector)
+        if not exact and self.judge.missing(observation.user, observation.text, [old.text for old in candidates]):
+            return None
+        decision, stamps = self._decide(observation, candidates, exact)
+        if decision.relation is Relation.IND:
+            return None
+        return fusion_request(decision.relation, self._parts(observation, decision, stamps)[0], decision.primary_id)
+
+    def _plan(self, observation: Observation, vector: NDArray[np.float32], lookahead: Foresight) -> Plan:
         version = self.store.version(observation.user)
+        candidates, exact = self._considered(observation, vector)
+        if not exact:
+            self._classify(observation, candidates, lookahead)
+        decision, stamps = self._decide(observation, candidates, exact)
+        if decision.relation is Relation.IND:
+            return Plan(observation, version, decision, vector, None, None)
+        view, old_view = self._fuse(observation, decision, stamps, lookahead)
+        changed = view.text not in (old_view, observation.text)
+        view_vector = embed(self.embedder, [view.text])[0] if changed else None
+        if view.text == observation.text and view.text != old_view:
+            view_vector = vector
+        return Plan(observation, version, decision, vector, view, view_vector)
+
+    def _considered(self, observation: Observation, vector: NDArray[np.float32]) -> tuple[list[Observation], bool]:
+        """Return the Primaries of the same words and True, or else the candidates and False."""
         same = self.store.same_words(observation.user, observation.text)
-        if same:
-            candidates, judgements = same, [exact_judgement(candidate) for candidate in same]
+        return (same, True) if same else (self.candidates(observation, vector), False)
+
+    def _decide(
+        self, observation: Observation, candidates: list[Observation], exact: bool
+    ) -> tuple[Decision, dict[str, Stamp]]:
+        """Return the policy's decision on the present state, and the stamps of what takes part in it."""
+        if exact:
+            judgements = [exact_judgement(candidate) for candidate in candidates]
         else:
-            candidates = self.candidates(observation, vector)
-            judgements = self._judge(observation, candidates, lookahead)
+            judgements = self._judgements(observation, candidates)
         new = Stamp(observation.id, _LAST, observation.observed_at, observation.observed_at)
         counted = self.given.counted(observation.id, judgements)
         related = {id: relation for id, relation in counted.items() if relation is not Relation.IND}
@@ -146,14 +200,7 @@ class Consolidator:
             judgements=tuple(judgements),
             review=in_doubt(judgements),
         )
-        if update.relation is Relation.IND:
-            return Plan(observation, version, decision, vector, None, None)
-        view, old_view = self._fuse(observation, decision, {**stamps, observation.id: new})
-        changed = view.text not in (old_view, observation.text)
-        view_vector = embed(self.embedder, [view.text])[0] if changed else None
-        if view.text == observation.text and view.text != old_view:
-            view_vector = vector
-        return Plan(observation, version, decision, vector, view, view_vector)
+        return decision, {**stamps, observation.id: new}
 
     def _primaries(self, ids: Iterable[str], candidates: list[Observation]) -> dict[str, Observation]:
         """Return the candidates among `ids`, and those others that are Primary: a person may name any earlier fact."""
@@ -161,33 +208,43 @@ class Consolidator:
         others = self.store.views_of([id for id in ids if id not in known])
         return {id: known.get(id) or self.store.observation(id) for id in ids if id in known or id in others}
 
-    def _judge(
-        self, observation: Observation, candidates: list[Observation], lookahead: Callable[[], Iterable[OwnedPair]]
-    ) -> list[Judgement]:
-        user, olds = observation.user, [candidate.text for candidate in candidates]
-        missing = self.judge.missing(user, observation.text, olds)
+    def _classify(self, observation: Observation, candidates: list[Observation], lookahead: Foresight) -> None:
+        olds = [candidate.text for candidate in candidates]
+        missing = self.judge.missing(observation.user, observation.text, olds)
         if missing:
-            self.judge.classify([*missing, *lookahead()])
+            self.judge.classify([*missing, *lookahead.pairs()])
         self.stats.cached_pairs += len(olds) - len(missing)
+
+    def _judgements(self, observation: Observation, candidates: list[Observation]) -> list[Judgement]:
+        olds = [candidate.text for candidate in candidates]
+        rows = self.judge.probabilities(observation.user, observation.text, olds)
         judgements = []
-        for candidate, row in zip(candidates, self.judge.probabilities(user, observation.text, olds), strict=True):
+        for candidate, row in zip(candidates, rows, strict=True):
             probabilities = as_mapping(row)
             relation, raw = count_relation(probabilities, self.thresholds)
             judgements.append(Judgement(candidate.id, relation, raw, probabilities, self.judge.model.digest))
         return judgements
 
     def _fuse(
-        self, observation: Observation, decision: Decision, stamps: Mapping[str, Stamp]
+        self, observation: Observation, decision: Decision, stamps: Mapping[str, Stamp], lookahead: Foresight
     ) -> tuple[FusedView, str | None]:
         """Return the survivor's new view, and the view it has now (None when it is the new record)."""
-        views = self.store.views_of([id for id in (decision.primary_id, *decision.demoted_ids) if id != observation.id])
-        texts = {**views, observation.id: observation.text}
-        parts = [Part(stamps[id], texts[id]) for id in (decision.primary_id, *decision.demoted_ids)]
+        parts, views = self._parts(observation, decision, stamps)
         if decision.primary_id == observation.id:
             atomic = observation.text
         else:
             atomic = self.store.observation(decision.primary_id).text
-        return self.views.build(decision.relation, parts, decision.primary_id, atomic), views.get(decision.primary_id)
+        view = self.views.build(decision.relation, parts, decision.primary_id, atomic, lookahead.fusions)
+        return view, views.get(decision.primary_id)
+
+    def _parts(
+        self, observation: Observation, decision: Decision, stamps: Mapping[str, Stamp]
+    ) -> tuple[list[Part], Mapping[str, str]]:
+        """Return what goes into the survivor's view, and the stored views among it."""
+        ids = (decision.primary_id, *decision.demoted_ids)
+        views = self.store.views_of([id for id in ids if id != observation.id])
+        texts = {**views, observation.id: observation.text}
+        return [Part(stamps[id], texts[id]) for id in ids], views
 
     def _write(self, plan: Plan) -> None:
         recorded_at = now()

@@ -13,7 +13,7 @@ from roam.records import Observation
 from roam.validation import clean_id, clean_source, clean_text, clean_user, parse_time
 
 _FIELDS = tuple(field.name for field in fields(Observation) if field.name != "sequence")
-FUSIONS = ("deterministic", "manager", "off")
+FUSIONS = ("auto", "deterministic", "manager", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,15 @@ def _resolve_fuser(manager: object, fusion: object) -> Fuser | None:
                 f"fusion='manager', but {type(manager).__name__} has no fuser: use 'deterministic' or 'off'"
             )
         return fuser
-    if fusion == "deterministic":
+    if fusion in ("auto", "deterministic"):
         from roam.fusion import DeterministicFuser
+        from roam.managers import SHIPPED_FUSER
 
-        return DeterministicFuser()
-    raise InputError(f"fusion is {fusion!r}: use one of {', '.join(FUSIONS)} or a fuser")
+        if fusion == "deterministic" or not SHIPPED_FUSER.is_dir():
+            return DeterministicFuser()
+        fusion = SHIPPED_FUSER
+    if isinstance(fusion, (str, Path)) and Path(fusion).is_dir():
+        from roam.fusion.model import LazyFuser
+
+        return LazyFuser(Path(fusion))
+    raise InputError(f"fusion is {fusion!r}: use one of {', '.join(FUSIONS)}, an adapter folder or a fuser")

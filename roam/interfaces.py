@@ -29,7 +29,10 @@ class RelationModel(Protocol):
 
 @runtime_checkable
 class Fuser(Protocol):
-    """Turns timed texts into one read view."""
+    """Turns timed texts into one read view.
+
+    A store guards every fuser (`roam.fusion.guard`), except one whose attribute `trusted` is true.
+    """
 
     name: str
 

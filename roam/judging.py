@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +29,9 @@ class Stats:
     cached_pairs: int = 0
     exact_matches: int = 0
     fusion_calls: int = 0
+    fuser_batches: int = 0  # calls of a guarded fuser
     fusion_fallbacks: int = 0
+    fallback_reasons: dict[str, int] = field(default_factory=dict)
     llm_calls: int = 0
     retries: int = 0
 

@@ -9,6 +9,8 @@ from roam.errors import AdapterError
 from roam.interfaces import Fuser, RelationModel
 
 PRETRAINED = Path(__file__).parent / "pretrained"
+SHIPPED_FUSER = PRETRAINED / "fuser"
+"""Folder of the fuser adapter of this package; none is shipped while the rules write better views."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roam.batching import Lookahead
-from roam.consolidation import Consolidator
+from roam.consolidation import NO_FORESIGHT, Consolidator, Foresight
 from roam.errors import InputError, StoreError
 from roam.intake import Parts, make_observation, make_observations, resolve_parts
 from roam.interfaces import Embedder, Fuser
@@ -65,7 +65,7 @@ class Memory(Timeline, Reviewing, Listing):
         self._store = Store(path, embedder_digest=digest, dimension=dimension, rebind=reindex)
         self._embedder = parts.embedder
         self._judge = Judge(self._store, parts.relation_model, self.stats)
-        self._views = ViewBuilder(parts.fuser, self.stats)
+        self._views = ViewBuilder(parts.fuser, self.stats, parts.relation_model)
         given = check_thresholds(parts.relation_model.thresholds if thresholds is None else thresholds)
         self._reviser = Reviser(self._store, parts.embedder, self._views, given)
         self._consolidator = Consolidator(
@@ -89,7 +89,7 @@ class Memory(Timeline, Reviewing, Listing):
         *,
         manager: object = "pretrained",
         embedder: Embedder | None = None,
-        fusion: str | Fuser = "deterministic",
+        fusion: str | Path | Fuser = "auto",
         k: int = DEFAULT_K,
         floor: float | None = None,
         thresholds: Mapping[str, float] | None = None,
@@ -100,8 +100,10 @@ class Memory(Timeline, Reviewing, Listing):
         Args:
             manager: "pretrained", an adapter folder, a manager (relation_model and fuser), or a relation model.
             embedder: the sentence encoder; None loads the default one. A store keeps to its first embedder.
-            fusion: "deterministic" rules, "manager" for the manager's own fuser, "off" for atomic texts as views
-                (the paper's "w/o Fusion"), or a fuser.
+            fusion: "auto" for the shipped fuser adapter, or where none is shipped the rules; "deterministic" for the
+                rules, "manager" for the manager's own fuser, "off" for atomic texts as views (the paper's "w/o
+                Fusion"), an adapter folder or a fuser. A model is loaded at the first fusion. What it proposes is
+                checked, by this store's relation model too (`roam.fusion.guard`).
             k: how many Primaries an observation is compared with.
             floor: least cosine (-1 to 1) between atomic texts for a pair to be compared at all; None takes the one
                 measured for the embedder (`roam.retrieval.MEASURED_FLOORS`), 0 for others.
@@ -182,7 +184,7 @@ class Memory(Timeline, Reviewing, Listing):
         observation = make_observation(text, user, observed_at, source, id)
         with self._writing():
             vector = embed(self._embedder, [observation.text])[0]
-            return self._consolidate(observation, vector, None)
+            return self._consolidate(observation, vector)
 
     def add_many(self, observations: Iterable[Observation | Mapping[str, object]]) -> list[Decision]:
         """Store facts in the given order: the same final state as one by one, with far fewer model passes.
@@ -198,20 +200,30 @@ class Memory(Timeline, Reviewing, Listing):
             for start in range(0, len(batch), Lookahead.WINDOW):
                 window = batch[start : start + Lookahead.WINDOW]
                 vectors = embed(self._embedder, [observation.text for observation in window])
-                lookahead = Lookahead(store, self._judge, window, vectors, k=self._k, floor=self._floor)
+                lookahead = Lookahead(
+                    store,
+                    self._judge,
+                    window,
+                    vectors,
+                    k=self._k,
+                    floor=self._floor,
+                    foresee=self._consolidator.foresee,
+                )
                 with store.bulk():
                     for position, observation in enumerate(window):
                         lookahead.advance(position)
                         decisions.append(self._consolidate(observation, vectors[position], lookahead))
+                self._views.forget()
         return decisions
 
     def _consolidate(
-        self, observation: Observation, vector: NDArray[np.float32], lookahead: Lookahead | None
+        self, observation: Observation, vector: NDArray[np.float32], lookahead: Foresight = NO_FORESIGHT
     ) -> Decision:
         try:
-            return self._consolidator.add(observation, vector, tuple if lookahead is None else lookahead)
+            return self._consolidator.add(observation, vector, lookahead)
         except BaseException:
             self._judge.forget()  # what was judged for a write that failed may not belong to any stored text
+            self._views.forget()
             raise
 
     # Reading ----------------------------------------------------------------------------------------------------

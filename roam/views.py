@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from roam.errors import RoamError
-from roam.interfaces import Fuser
+from roam.fusion.guard import FUSER_FAULTS, MAX_VIEW, GuardedFuser
+from roam.interfaces import Fuser, RelationModel
 from roam.judging import Stats
 from roam.policy import Stamp, in_time_order
 from roam.records import FusionRequest, TimedText
 from roam.relations import Relation
 from roam.validation import time_text
-
-MAX_VIEW = 20_000  # characters; a fuser that rambles past this is not trusted
-# A fuser is a plug-in and may fail in any of these ways; a fault outside of them (memory, interrupt) must surface.
-_FUSER_FAULTS = (RoamError, RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, OSError)
 
 
 class Part(NamedTuple):
@@ -36,30 +32,77 @@ class FusedView:
 
 
 class ViewBuilder:
-    """Builds views with a fuser; with none, a view is the survivor's atomic text (the paper's "w/o Fusion")."""
+    """Builds views with a fuser; with none, a view is the survivor's atomic text (the paper's "w/o Fusion").
 
-    def __init__(self, fuser: Fuser | None, stats: Stats) -> None:
+    Every fuser is guarded (`roam.fusion.guard`), except one whose attribute `trusted` is true, as the rules' is.
+    """
+
+    def __init__(self, fuser: Fuser | None, stats: Stats, relation_model: RelationModel | None = None) -> None:
         self.fuser = fuser
         self._stats = stats
+        self._foreseen: dict[tuple[object, ...], FusedView] = {}
+        self._guard: GuardedFuser | None = None
+        if fuser is not None and not getattr(fuser, "trusted", False):
+            self._guard = fuser if isinstance(fuser, GuardedFuser) else GuardedFuser(fuser, relation_model)
 
-    def build(self, relation: Relation, parts: Sequence[Part], survivor_id: str, survivor_text: str) -> FusedView:
-        """Fuse the views of the survivor and of all that is demoted with it, in time order."""
+    def build(
+        self,
+        relation: Relation,
+        parts: Sequence[Part],
+        survivor_id: str,
+        survivor_text: str,
+        lookahead: Callable[[], Iterable[FusionRequest]] = tuple,
+    ) -> FusedView:
+        """Fuse the views of the survivor and of all that is demoted with it, in time order.
+
+        `lookahead` names further requests to fuse in the same call, if a call is needed at all.
+        """
         if self.fuser is None:
             return FusedView(survivor_text)
         request = fusion_request(relation, parts, survivor_id)
         self._stats.fusion_calls += 1
+        if self._guard is None:
+            view = self._trusted(request, self.fuser)
+        else:
+            view = self._guarded(request, self._guard, lookahead)
+        if view.fallback is not None:
+            self._stats.fusion_fallbacks += 1
+            counts = self._stats.fallback_reasons
+            counts[view.fallback] = counts.get(view.fallback, 0) + 1
+        return view
+
+    def forget(self) -> None:
+        """Drop the views that were foreseen and never needed."""
+        self._foreseen.clear()
+
+    def _guarded(
+        self, request: FusionRequest, guard: GuardedFuser, lookahead: Callable[[], Iterable[FusionRequest]]
+    ) -> FusedView:
+        if _key(request) not in self._foreseen:
+            wanted = {_key(entry): entry for entry in (request, *lookahead())}
+            fresh = {key: entry for key, entry in wanted.items() if key not in self._foreseen}
+            passes, pairs = guard.passes, guard.pairs
+            for key, view in zip(fresh, guard.judge(list(fresh.values())), strict=True):
+                reason = None if view.reason is None else f"fuser {guard.fuser.name}: {view.reason.value}"
+                self._foreseen[key] = FusedView(view.text, reason)
+            self._stats.fuser_batches += 1
+            self._stats.forward_passes += guard.passes - passes
+            self._stats.pairs += guard.pairs - pairs
+        return self._foreseen.pop(_key(request))
+
+    def _trusted(self, request: FusionRequest, fuser: Fuser) -> FusedView:
         try:
-            texts = self.fuser.fuse([request])
-        except _FUSER_FAULTS as error:
-            return self._fall_back(request, f"fuser {self.fuser.name} raised {type(error).__name__}")
+            texts = fuser.fuse([request])
+        except FUSER_FAULTS as error:
+            return FusedView(plain_view(request), f"fuser {fuser.name} raised {type(error).__name__}")
         text = texts[0] if isinstance(texts, (list, tuple)) and len(texts) == 1 else None
         if not isinstance(text, str) or not text.strip() or len(text) > MAX_VIEW:
-            return self._fall_back(request, f"fuser {self.fuser.name} returned no usable text")
+            return FusedView(plain_view(request), f"fuser {fuser.name} returned no usable text")
         return FusedView(" ".join(text.split()))
 
-    def _fall_back(self, request: FusionRequest, reason: str) -> FusedView:
-        self._stats.fusion_fallbacks += 1
-        return FusedView(plain_view(request), reason)
+
+def _key(request: FusionRequest) -> tuple[object, ...]:
+    return (request.inputs, request.relation, request.survivor)
 
 
 def plain_view(request: FusionRequest) -> str:

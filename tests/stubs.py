@@ -91,6 +91,7 @@ class JoinFuser:
     """Joins the inputs in their order: a view shows exactly what went into it, and when."""
 
     name = "join"
+    trusted = True  # its views are no prose that a guard could check
 
     def __init__(self) -> None:
         self.requests: list[FusionRequest] = []
@@ -116,6 +117,7 @@ class BrokenFuser:
     """Returns what it is given, or raises it."""
 
     name = "broken"
+    trusted = True
 
     def __init__(self, output: object) -> None:
         self.output = output

@@ -15,6 +15,7 @@ from data.pairs import write_pairs
 from roam.adapters import AdapterCard, Probe, read_card, weights_hash, write_card
 from roam.bases import content_hash
 from roam.errors import AdapterError, InputError
+from roam.fusion.model import LoadedFuser
 from roam.prompts import FUSION_TEMPLATE
 from roam.relation_model import TorchRelationModel
 from tests.tiny import toy_pairs
@@ -23,7 +24,7 @@ from tests.tiny_fuser import example_rows, save_fuser_base, write_rows
 from training.export import Answer, compare, export_merged, main
 from training.fuser_config import FuserConfig
 from training.fuser_data import prompt_of
-from training.fuser_model import LoadedFuser, load_trainable
+from training.fuser_model import load_trainable
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from data.fusion import FusionExample, read_fusion
 from eval.fusion_report import request_of
 from roam.adapters import read_card, write_card
 from roam.errors import AdapterError, ConfigError, DataError, InputError, TrainingError
+from roam.fusion.model import LoadedFuser
 from roam.prompts import FUSION_TEMPLATE, fusion_prompt
 from roam.records import FusionRequest, TimedText
 from roam.relations import Relation
@@ -22,7 +23,7 @@ from training.config import from_mapping, load_config, to_yaml
 from training.fuser import FuserProgress, build_trainer, main, train, trainer_arguments
 from training.fuser_config import FuserConfig, fuser_precision
 from training.fuser_data import check_fits, encoder_decoder_dataset, in_dev, prompt_of, read_split
-from training.fuser_model import PAD_TOKEN, LoadedFuser, load_trainable, set_padding
+from training.fuser_model import PAD_TOKEN, load_trainable, set_padding
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted((ROOT / "configs" / "fuser").glob("*.yaml"))

@@ -26,12 +26,12 @@ from data.pairs import read_pairs
 from roam.adapters import CARD, AdapterCard, read_card
 from roam.bases import content_hash, resolve_base
 from roam.errors import AdapterError, DataError, InputError, RoamError
+from roam.fusion.model import LoadedFuser, load_language_model
 from roam.onnx_model import PRECISIONS
 from roam.records import Pair
 from roam.relation_model import TorchRelationModel, quiet_loading
 from training.export_onnx import AGREEMENT_LIMITS, F1_LOSS_LIMIT, OnnxParity, export_onnx, require_new
 from training.fuser_data import prompt_of
-from training.fuser_model import LoadedFuser, load_language_model
 
 FORMATS = ("merged", *PRECISIONS)
 PARITY_TOLERANCE = 1e-2

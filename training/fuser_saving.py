@@ -14,11 +14,11 @@ from eval.fusion_report import grouped, score_view
 from eval.provenance import versions
 from roam.adapters import AdapterCard, Probe, weights_hash, write_card
 from roam.bases import ResolvedBase
+from roam.fusion.model import LoadedFuser
 from roam.prompts import FUSION_TEMPLATE
 from roam.relations import RELATIONS
 from training.fuser_config import FuserConfig
 from training.fuser_data import prompt_of
-from training.fuser_model import LoadedFuser
 
 PROBE_COUNT = 4
 

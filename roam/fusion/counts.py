@@ -15,7 +15,7 @@ from roam.fusion.text import stem, words
 SEPARATE_DAYS: Final = 3
 """Dates at least this many days apart are separate occasions (data/FUSION.md)."""
 
-_COUNT: Final = re.compile(
+COUNT: Final = re.compile(
     r"(?:\bat least |\babout |\baround |\bmore than )?"
     r"(?<!not )(?<!at )\b(?P<count>once(?=$|,| in\b| on\b| at\b| with\b| to\b| because\b)|twice|thrice"
     r"|(?:(?:two|three|four|five|six|seven|eight|nine|ten|\d+) times))\b"
@@ -23,7 +23,7 @@ _COUNT: Final = re.compile(
     re.IGNORECASE,
 )
 _HEDGED: Final = re.compile(r"^(?:at least|about|around|more than) ", re.IGNORECASE)
-_AGAIN: Final = re.compile(r",? \b(?:again|once more|a second time|one more time)\b(?! (?:an?|per)\b)", re.IGNORECASE)
+AGAIN: Final = re.compile(r",? \b(?:again|once more|a second time|one more time)\b(?! (?:an?|per)\b)", re.IGNORECASE)
 _AGAIN_CUE: Final = re.compile(
     r"\b(?:again|another|once more|a second time|for the second time|one more time)\b", re.IGNORECASE
 )
@@ -55,7 +55,7 @@ class Counted:
 
 def stated_count(text: str) -> int | None:
     """The count that a text states ("twice", "4 times"), None for none, a frequency ("twice a week") or a bound."""
-    match = _COUNT.search(text)
+    match = COUNT.search(text)
     if match is None or _HEDGED.match(match[0]):
         return None
     word = match["count"].lower().split()[0]
@@ -151,10 +151,10 @@ def in_words(count: int) -> str:
 
 def with_count(text: str, count: int) -> str:
     """`text` with its count set to `count`: in place of an old one, else closing the main clause."""
-    text = _AGAIN.sub("", text)
+    text = AGAIN.sub("", text)
     text = re.sub(r"\banother (?=[aeiou])", "an ", text)
     text = re.sub(r"\banother\b", "a", text)
-    match = _COUNT.search(text)
+    match = COUNT.search(text)
     if match and not _HEDGED.match(match[0]):
         if stated_count(text) == count and not match["tail"]:
             return text
@@ -166,4 +166,4 @@ def with_count(text: str, count: int) -> str:
 
 def without_count(text: str) -> str:
     """`text` without the count that it states."""
-    return _COUNT.sub("", text)
+    return COUNT.sub("", text)

@@ -104,7 +104,7 @@ def details(text: str, base: str, careful: bool) -> list[Piece]:
     With `careful` (the base entails the text: OSN, NSO) places, times and ranges that the base may imply are left out;
     without it (EQV) pieces with numbers or names of their own count, and pieces that are new as a whole.
     """
-    known = _tokens(base)
+    known = word_stems(base)
     cut = pieces(text)
     main = cut[0].text
     has_object = len(words(main)) - _subject_length(main) >= 2
@@ -118,7 +118,7 @@ def details(text: str, base: str, careful: bool) -> list[Piece]:
             continue  # the predicate goes on behind an insertion: no modifier
         if _RELATIVE.match(piece.text) and not _NOUN_PHRASE.search(base):
             continue
-        around = _tokens(_without_subject(text)) - _tokens(piece.text)
+        around = word_stems(_without_subject(text)) - word_stems(piece.text)
         support = len(around) - len(_unknown_of(around, known))
         share = support / len(around) if around else float(careful)
         if careful:
@@ -137,7 +137,7 @@ def _without_subject(text: str) -> str:
 def _unknown(text: str, known: set[str]) -> set[str]:
     """Content words of `text` that are not known; forms of a known word ("diabetic", "diabetes") are known."""
     exact = {stem(name) for name in names(f"x {text}")} | numbers(text)
-    fresh = _tokens(text) - known
+    fresh = word_stems(text) - known
     return (fresh & exact) | _unknown_of(fresh - exact, known)
 
 
@@ -171,12 +171,12 @@ def _from_first_news(piece: Piece, known: set[str]) -> Piece:
     if piece.joint != " " or _TO_THE_END.match(piece.text):
         return piece
     parts = _cut(piece.text, _PHRASE)
-    while len(parts) > 1 and not _tokens(parts[0].text) - known:
+    while len(parts) > 1 and not word_stems(parts[0].text) - known:
         parts.pop(0)
     return Piece(" ", " ".join(part.text for part in parts))
 
 
-def _tokens(text: str) -> set[str]:
+def word_stems(text: str) -> set[str]:
     """Content words, compounds also in parts ("two-room": two, room)."""
     found = set(content(text))
     for word in words(text):
@@ -225,7 +225,7 @@ def _digits(text: str) -> str:
 
 def _is_new(piece: Piece, fresh: set[str], known: set[str]) -> bool:
     hard = numbers(piece.text) | {stem(name) for name in names(f"x {piece.text}")}
-    tokens = _tokens(piece.text)
+    tokens = word_stems(piece.text)
     if _RANGE.search(_digits(piece.text)):
         return False
     if hard & fresh:
@@ -275,16 +275,16 @@ def fold_whole(base: str, other: str) -> str | None:
 def covers(base: str, other: str) -> bool:
     """Whether `base` holds every number and name of `other`."""
     hard = numbers(other) | {stem(name) for name in names(other) if name.lower() not in STOP_WORDS}
-    return hard <= content_set(base) | _tokens(base)
+    return hard <= content_set(base) | word_stems(base)
 
 
 def only_loose(base: str, other: str) -> bool:
     """Whether all details that `other` adds stand loose behind a comma or colon and are new as a whole."""
     found = details(other, base, careful=False)
-    known = _tokens(base)
-    return bool(found) and all(piece.joint != " " and not _tokens(piece.text) & known for piece in found)
+    known = word_stems(base)
+    return bool(found) and all(piece.joint != " " and not word_stems(piece.text) & known for piece in found)
 
 
 def missing(base: str, other: str) -> int:
     """How many content words of `other` the base lacks."""
-    return len(_unknown(other, _tokens(base)))
+    return len(_unknown(other, word_stems(base)))

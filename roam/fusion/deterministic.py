@@ -38,20 +38,37 @@ class _Parts:
         return Timed(segment, parse_chain(segment), self.date)
 
 
+@dataclass(frozen=True, slots=True)
+class RuleView:
+    """A view as the rules write it, and what it was made of.
+
+    `pieces` are the segments of each input, in the third person; `mains` the one of each that was fused, `fused` what
+    became of them, `beside` the unrelated segments that the view keeps verbatim.
+    """
+
+    text: str
+    pieces: tuple[tuple[str, ...], ...]
+    mains: tuple[str, ...]
+    fused: tuple[str, ...]
+    beside: tuple[str, ...]
+
+
 class DeterministicFuser:
     """Fuses by rules alone: no model, no network, same input, same view."""
 
     name = "deterministic"
+    trusted = True  # its views follow the convention by construction: no guard compares them with themselves
 
     def fuse(self, requests: Sequence[FusionRequest]) -> list[str]:
         """Return one view a request: one line, never empty.
 
         Raises `InputError` for a request without any text, or with relation IND, which fuses nothing.
         """
-        return [_fuse_one(request) for request in requests]
+        return [fuse_by_rules(request).text for request in requests]
 
 
-def _fuse_one(request: FusionRequest) -> str:
+def fuse_by_rules(request: FusionRequest) -> RuleView:
+    """The view of one request. Raises `InputError` for a request without any text, or with relation IND."""
     relation = request.relation
     if relation is Relation.IND:
         raise InputError("relation IND fuses nothing: use one of EQV, OSN, NSO, CON, or keep the text as its own view")
@@ -64,10 +81,12 @@ def _fuse_one(request: FusionRequest) -> str:
     parts = [
         _Parts(segments, main, date_of(item.time)) for segments, main, item in zip(pieces, mains, texts, strict=True)
     ]
-    if len(parts) == 1:  # nothing to fuse: what is left of a view after a retraction
-        return _render([parts[0].segments[parts[0].main]], parts)
-    fused = _fused_segments(relation, parts, survivor)
-    return _render(fused, parts)
+    main_texts = tuple(part.segments[part.main] for part in parts)
+    # A single part: nothing to fuse, what is left of a view after a retraction.
+    fused = _fused_segments(relation, parts, survivor) if len(parts) > 1 else list(main_texts)
+    segments, others = _with_extras(fused, parts)
+    beside = tuple(segment for segment in segments[1:] if segment in others)
+    return RuleView(close(tidy("; ".join(segments))), tuple(pieces), main_texts, tuple(fused), beside)
 
 
 def _survivor(request: FusionRequest) -> int:
@@ -117,14 +136,13 @@ def _fused_segments(relation: Relation, parts: Sequence[_Parts], survivor: int) 
     return fuse_specific(timed, survivor)
 
 
-def _render(fused: Sequence[str], parts: Sequence[_Parts]) -> str:
-    extras = list(fused[1:])
-    for part in parts:
-        extras.extend(segment for index, segment in enumerate(part.segments) if index != part.main)
+def _with_extras(fused: Sequence[str], parts: Sequence[_Parts]) -> tuple[list[str], list[str]]:
+    """The segments of the view, the fused one first, and those of the inputs that were not fused."""
+    others = [segment for part in parts for index, segment in enumerate(part.segments) if index != part.main]
     earlier = 0
     seen = {normalised(fused[0])}
     kept: list[str] = []
-    for segment in extras:
+    for segment in [*fused[1:], *others]:
         if counted := _EARLIER.match(segment):
             earlier = max(earlier, int(counted["count"]))
         elif normalised(segment) not in seen:
@@ -135,4 +153,4 @@ def _render(fused: Sequence[str], parts: Sequence[_Parts]) -> str:
         earlier += 1
     if earlier:
         kept.append(f"[{earlier} earlier {'statement' if earlier == 1 else 'statements'} in evidence]")
-    return close(tidy("; ".join([fused[0], *kept])))
+    return [fused[0], *kept], others
