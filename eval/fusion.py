@@ -21,14 +21,11 @@ from data.pairs import file_sha256
 from eval.fusion_report import failures, grouped, markdown, picture, request_of, score_view
 from eval.provenance import output_folder, versions, write_json, write_jsonl
 from roam.errors import RoamError
-from roam.fusion import DeterministicFuser
-from roam.interfaces import Fuser
+from roam.fusion import DeterministicFuser, GuardedFuser, GuardReason
+from roam.interfaces import Fuser, RelationModel
 from roam.records import FusionRequest
 
 BATCH: Final = 32
-
-Guard = Callable[[FusionRequest, str], bool]
-"""Tells whether a fused view may be used; a refused one is replaced by the fallback's."""
 
 
 class NewestFuser:
@@ -60,11 +57,24 @@ FUSERS: Final[dict[str, Callable[[], Fuser]]] = {
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A fuser under test; with a guard, its refused views are replaced by those of `fallback` in the guarded column."""
+    """A fuser under test; with `guarded`, the guarded column says what a store would show of it.
+
+    The guard asks `relation_model`, when there is one, whether a view entails its inputs.
+    """
 
     fuser: Fuser
-    guard: Guard | None = None
-    fallback: Fuser | None = None
+    guarded: bool = False
+    relation_model: RelationModel | None = None
+
+
+class _Given:
+    """The views that a fuser gave already."""
+
+    def __init__(self, name: str, views: Sequence[str]) -> None:
+        self.name, self.views = name, list(views)
+
+    def fuse(self, requests: Sequence[FusionRequest]) -> list[str]:
+        return self.views
 
 
 def fuse_all(fuser: Fuser, requests: Sequence[FusionRequest]) -> tuple[list[str], float]:
@@ -86,13 +96,16 @@ def measure(
     requests = [request_of(example) for example in examples]
     raw, seconds = fuse_all(system.fuser, requests)
     views = {"raw": raw}
-    report: dict[str, Any] = {"guarded": None, "fallback_rate": None}
-    if system.guard is not None:
-        fallback = system.fallback or DeterministicFuser()
-        accepted = [system.guard(request, view) for request, view in zip(requests, raw, strict=True)]
-        safe = fallback.fuse(requests)
-        views["guarded"] = [a if ok else b for a, b, ok in zip(raw, safe, accepted, strict=True)]
-        report["fallback_rate"] = round(1 - sum(accepted) / len(accepted), 6)
+    report: dict[str, Any] = {"guarded": None, "fallback_rate": None, "fallback_reasons": {}}
+    if system.guarded:
+        guard = GuardedFuser(_Given(system.fuser.name, raw), system.relation_model)
+        views["guarded"] = guard.fuse(requests)
+        report["fallback_rate"] = round(guard.reasons.total() / len(requests), 6)
+        report["fallback_reasons"] = {
+            reason.name: round(guard.reasons[reason] / len(requests), 6)
+            for reason in GuardReason
+            if guard.reasons[reason]
+        }
     for variant, texts in views.items():
         scores = [score_view(example, view) for example, view in zip(examples, texts, strict=True)]
         report[variant] = grouped(examples, scores, seed) | {"failures": failures(examples, texts, scores)}
@@ -127,17 +140,38 @@ def evaluate(systems: Sequence[System], path: Path, out: Path, *, seed: int = 0)
     return report
 
 
+def load_systems(names: Sequence[str], adapters: Sequence[str], relation: str) -> list[System]:
+    """The rule fusers and baselines raw, the adapters also guarded. Raises `AdapterError` or `BaseModelError`."""
+    systems = [System(FUSERS[name]()) for name in names]
+    if adapters:
+        from roam.fusion.model import LoadedFuser
+        from roam.managers import SHIPPED_FUSER, adapter_folder, load_manager
+
+        model = None if relation == "none" else load_manager(relation).relation_model
+        for name in adapters:
+            folder = SHIPPED_FUSER if name == "pretrained" else adapter_folder(name)
+            systems.append(System(LoadedFuser.load(folder), guarded=True, relation_model=model))
+    return systems
+
+
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m eval.fusion",
         description="How faithful fused views are: exact match, chrF, strings that must be kept, strings that must not "
-        "appear, by relation and tag.",
-        epilog="example: python -m eval.fusion --examples data/fusion_test.jsonl --out out/fusion",
+        "appear, by relation and tag; for adapters also behind the guard, with its fallbacks by reason.",
+        epilog="example: python -m eval.fusion --examples data/fusion_test.jsonl --adapter runs/fuser/adapter "
+        "--out out/fusion",
     )
     parser.add_argument("--examples", type=Path, required=True, help="fusion examples, JSONL")
     parser.add_argument("--out", type=Path, required=True, help="folder for the report")
     parser.add_argument(
-        "--fuser", action="append", choices=sorted(FUSERS), help="fuser to measure, repeatable (default: all)"
+        "--fuser", action="append", choices=sorted(FUSERS), help="rules and baselines, repeatable (default: all)"
+    )
+    parser.add_argument(
+        "--adapter", action="append", default=[], metavar="DIR", help="fuser adapter ('pretrained': the shipped one)"
+    )
+    parser.add_argument(
+        "--relation", default="pretrained", metavar="DIR", help="relation adapter that the guard asks, or 'none'"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the intervals")
     return parser.parse_args(argv)
@@ -147,16 +181,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse_args(argv)
     names = list(dict.fromkeys(args.fuser or FUSERS))
     try:
-        report = evaluate([System(FUSERS[name]()) for name in names], args.examples, args.out, seed=args.seed)
+        systems = load_systems(names, list(dict.fromkeys(args.adapter)), args.relation)
+        report = evaluate(systems, args.examples, args.out, seed=args.seed)
     except RoamError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for name in names:
-        raw = report["fusers"][name]["raw"]
-        print(
-            f"{name}: exact {raw['exact']:.3f}, chrF {raw['chrf']:.3f}, keeps all {raw['keep_rate']:.3f}, "
-            f"violates {raw['violation_rate']:.3f}"
-        )
+    for name, fuser in report["fusers"].items():
+        for variant in ("raw", "guarded"):
+            if (part := fuser[variant]) is not None:
+                print(
+                    f"{name} ({variant}): exact {part['exact']:.3f}, chrF {part['chrf']:.3f}, keeps all "
+                    f"{part['keep_rate']:.3f}, violates {part['violation_rate']:.3f}"
+                )
     print(f"{report['examples']} examples; {args.out / 'report.md'}")
     return 0
 

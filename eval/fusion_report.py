@@ -12,6 +12,7 @@ import numpy as np
 
 from data.fusion import FusionExample
 from eval import bootstrap
+from roam.fusion import GuardReason
 from roam.records import FusionRequest
 from roam.relations import Relation
 
@@ -168,7 +169,11 @@ def markdown(report: Mapping[str, Any], seconds: Mapping[str, float]) -> str:
     lines += ["", "## Fallbacks", ""]
     for name, fuser in report["fusers"].items():
         rate = fuser["fallback_rate"]
-        lines.append(f"- {name}: {'no guard' if rate is None else f'{100 * rate:.1f} %'}")
+        lines.append(f"- {name}: {'no guard' if rate is None else f'{100 * rate:.1f} % of all views'}")
+        lines += [
+            f"    - {GuardReason[reason].value}: {100 * share:.1f} %"
+            for reason, share in sorted(fuser["fallback_reasons"].items(), key=lambda item: -item[1])
+        ]
     lines += ["", "![Measures by relation](fusion.png)", ""]
     for name, variant, part in _variants(report):
         lines += [f"## By tag: {name} ({variant}), tags of 5 examples or more", "", _HEADER, _RULE]

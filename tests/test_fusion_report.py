@@ -110,7 +110,7 @@ def test_the_report_has_all_fusers_side_by_side(
     assert json.loads((out / "timings.json").read_text())["seconds_a_view"]["deterministic"] > 0
     assert (out / "fusion.png").read_bytes().startswith(b"\x89PNG")
     assert "| deterministic (raw) | all | 2 | 100.0 %" in (out / "report.md").read_text()
-    assert "deterministic: exact 1.000" in capsys.readouterr().out
+    assert "deterministic (raw): exact 1.000" in capsys.readouterr().out
 
 
 def test_the_same_examples_give_the_same_bytes(examples: Path, tmp_path: Path) -> None:
@@ -120,13 +120,26 @@ def test_the_same_examples_give_the_same_bytes(examples: Path, tmp_path: Path) -
     assert (tmp_path / "one/views.jsonl").read_bytes() == (tmp_path / "two/views.jsonl").read_bytes()
 
 
-def test_a_guard_gets_a_column_of_its_own(examples: Path, tmp_path: Path) -> None:
-    system = System(EchoFuser(), guard=lambda request, view: request.relation is Relation.NSO)
-    report = evaluate([system], examples, tmp_path / "out")["fusers"]["echo"]
-    assert report["fallback_rate"] == 0.5
+def test_a_guarded_fuser_is_reported_beside_the_raw_one_with_its_fallbacks_by_reason(
+    examples: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    report = evaluate([System(EchoFuser(), guarded=True)], examples, out)["fusers"]["echo"]
+    assert report["fallback_rate"] == 1.0
+    assert report["fallback_reasons"] == {"LENGTH": 1.0}
     assert report["raw"]["keep_rate"] == 0.0
-    assert report["guarded"]["by_relation"]["CON"]["exact"] == 1.0
-    assert report["guarded"]["by_relation"]["NSO"]["violation_rate"] == 1.0
+    assert (report["guarded"]["keep_rate"], report["guarded"]["violation_rate"]) == (1.0, 0.0)
+    page = (out / "report.md").read_text()
+    assert "- echo: 100.0 % of all views\n    - too long or repeats itself: 100.0 %" in page
+    assert "| echo (guarded) | all | 2 | 100.0 %" in page
+
+
+def test_a_trained_adapter_that_is_not_there_ends_with_one_line(
+    examples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ["--examples", str(examples), "--out", str(tmp_path / "out"), "--relation", "none", "--adapter"]
+    assert main([*args, str(tmp_path / "nowhere")]) == 2
+    assert "nowhere" in capsys.readouterr().err
 
 
 def test_bad_files_end_with_one_line_and_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

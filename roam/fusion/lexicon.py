@@ -174,3 +174,7 @@ GENERIC_NOUNS: Final = word_set(
     country industry sector profession form way"""
 )
 FINITE_VERBS: Final = frozenset(PAST) | word_set("""was were had did got went took came became""")
+UNFINISHED: Final = word_set(
+    """a an the of in on at to for from by with as and or but because since than their his her its my no not after
+    before while when if that which who about into over under"""
+)
