@@ -249,6 +249,30 @@ def test_split_is_by_id_and_checked(file: Path, tmp_path: Path) -> None:
         read_split(FuserConfig(train=str(tmp_path / "none.jsonl")))
 
 
+def test_further_files_make_up_the_share_that_the_recipe_names(file: Path, tmp_path: Path) -> None:
+    row = json.loads(file.read_text().splitlines()[0])
+    further = [{**row, "id": f"x{n}", "target": f"{row['target']} {n}"} for n in range(100)]
+    for entry in further:
+        entry["inputs"] = [{"text": f"User has {entry['id']} cats.", "time": None}] * 2
+    extra = str(write_rows(tmp_path / "extra.jsonl", further))
+    written, _ = read_split(FuserConfig(train=str(file)))
+    everything, _ = read_split(FuserConfig(train=str(file), more_train=(extra,)))
+    assert len(everything) == len(written) + 100
+    half = FuserConfig(train=str(file), more_train=(extra,), more_share=(0.5,))
+    mixed, _ = read_split(half)
+    assert sum(example.id.startswith("x") for example in mixed) == len(written) == len(mixed) / 2
+    assert mixed == read_split(half)[0]
+    assert mixed != read_split(replace(half, seed=1))[0]
+    with pytest.raises(DataError, match="lower more_share"):
+        read_split(replace(half, more_share=(0.99,)))
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.2), (0.0,), (1.0,), (-0.5,)])
+def test_shares_that_make_no_mixture_are_refused(shares: tuple[float, ...]) -> None:
+    with pytest.raises(ConfigError, match="more_share"):
+        FuserConfig(more_train=("a.jsonl",), more_share=shares)
+
+
 def test_what_does_not_fit_is_refused(examples: list[FusionExample], decoder: Path) -> None:
     from transformers import AutoTokenizer
 

@@ -16,7 +16,8 @@ class FuserConfig:
 
     base: str = "SmolLM2-135M-Instruct"  # hub id, short name or folder; its config tells which class it is
     train: str = "data/fusion_train.jsonl"  # split into train and dev by a hash of the id
-    more_train: tuple[str, ...] = ()  # further files, all of them for training
+    more_train: tuple[str, ...] = ()  # further files, all of them for training, such as data/derived/fusion_train.jsonl
+    more_share: tuple[float, ...] = ()  # share of the training examples from each of these files; () takes all of each
     dev_share: float = 0.1
     out: str = "runs/fuser"
     seed: int = 0
@@ -46,6 +47,15 @@ class FuserConfig:
     def __post_init__(self) -> None:
         if not 0 < self.dev_share < 1:
             raise ConfigError(f"dev_share is {self.dev_share}; give a share between 0 and 1, such as 0.1")
+        if self.more_share and (
+            len(self.more_share) != len(self.more_train)
+            or min(self.more_share) <= 0
+            or sum(self.more_share) >= 1  # the written examples make up the rest
+        ):
+            raise ConfigError(
+                f"more_share is {list(self.more_share)} for {len(self.more_train)} files in more_train; give each file "
+                "a share above 0, all together below 1, such as more_share=[0.5]"
+            )
         check_ranges(self, {
             "a number above 0": "epochs learning_rate",
             "0 or more": "weight_decay",

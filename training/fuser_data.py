@@ -32,7 +32,7 @@ def read_split(config: FuserConfig) -> tuple[list[FusionExample], list[FusionExa
     written = read_fusion(config.train)
     dev = [example for example in written if in_dev(example.id, config.dev_share)]
     train = [example for example in written if not in_dev(example.id, config.dev_share)]
-    train += [example for path in config.more_train for example in read_fusion(path)]
+    train += further_examples(config, len(train))
     repeated = [name for name, count in Counter(example.id for example in (*train, *dev)).items() if count > 1]
     if repeated:
         raise DataError(f"{len(repeated)} ids occur more than once (for example {repeated[:3]}); make ids unique")
@@ -43,6 +43,23 @@ def read_split(config: FuserConfig) -> tuple[list[FusionExample], list[FusionExa
     if leaked:
         raise DataError(f"{len(leaked)} training examples repeat dev inputs (for example {leaked[:3]}); remove them")
     return subset(train, config.max_train_examples, config.seed), subset(dev, config.max_dev_examples, config.seed)
+
+
+def further_examples(config: FuserConfig, written: int) -> list[FusionExample]:
+    """The examples of `more_train`, all or a seeded sample that makes up `more_share` beside `written` others."""
+    files = [read_fusion(path) for path in config.more_train]
+    if not config.more_share:
+        return [example for examples in files for example in examples]
+    total = written / (1 - sum(config.more_share))
+    out: list[FusionExample] = []
+    for path, examples, share in zip(config.more_train, files, config.more_share, strict=True):
+        count = round(share * total)
+        if count > len(examples):
+            raise DataError(
+                f"{path} has {len(examples)} examples, share {share} needs {count}; lower more_share or add examples"
+            )
+        out += subset(examples, count, config.seed)
+    return out
 
 
 def subset(examples: Sequence[FusionExample], limit: int | None, seed: int) -> list[FusionExample]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -165,24 +165,28 @@ _GAP: Final = 3  # words
 
 
 def _left_gaps(proposal: Proposal) -> bool:
-    """Whether words were left out inside a run of an input's words ("due the 3rd" of "due on the 3rd")."""
-    if proposal.request.relation is Relation.CON:
-        return False  # a noun phrase leaves out what its head says
+    """Whether words were left out inside a run of an input's words ("due the 3rd" of "due on the 3rd").
+
+    A value of a chain may leave out what the chain's head says.
+    """
+    chain = proposal.chain if proposal.request.relation is Relation.CON else None
+    told, head = (chain.values, _sequence(chain.head)) if chain else (proposal.fused, [])
     runs = [_sequence(text) for text in proposal.inputs.split(" ; ")]
     joined = {pair for run in [*runs, *map(_sequence, proposal.rules.fused)] for pair in pairwise(run)}
-    fresh = [pair for segment in proposal.fused for pair in pairwise(_sequence(segment)) if pair not in joined]
-    return any(_has_gap(run, pair) for run in runs for pair in fresh)
+    fresh = [pair for text in told for pair in pairwise(_sequence(text)) if pair not in joined]
+    return any(set(gap) - set(head) for run in runs for pair in fresh for gap in _gaps(run, pair))
 
 
 def _sequence(text: str) -> list[str]:
     return [word.lower() for word in words(absorb_change(_unmarked(text)))]
 
 
-def _has_gap(run: Sequence[str], pair: tuple[str, str]) -> bool:
-    first, second = pair
-    return any(
-        word == first and second in run[at + 2 : at + 2 + _GAP] and "," not in word for at, word in enumerate(run)
-    )
+def _gaps(run: Sequence[str], pair: tuple[str, str]) -> Iterator[Sequence[str]]:
+    """What stands in a run between two words that a view has side by side."""
+    for at, word in enumerate(run):
+        for end in range(at + 2, min(at + 2 + _GAP, len(run))):
+            if (word, run[end]) == pair:
+                yield run[at + 1 : end]
 
 
 def negations(text: str) -> Counter[str]:
