@@ -1,9 +1,9 @@
 """Fusion examples by rule from the fact families, with targets by the convention (data/FUSION.md).
 
 What a family's slots imply (data/LABELS.md) decides the targets: a specific fact entails the general ones, so it is the
-whole view of OSN and NSO; equivalent facts are stated once, as the first input says it, unless rules count an event; a
-chain that is restated stays as it is. Histories are told by the rules of `roam.fusion`, and only where those can name
-the attribute. An example whose target the guard would refuse is left out.
+whole view of OSN and NSO; equivalent facts are stated once, as the first input says it; a chain that is restated
+stays as it is. Histories are told by the rules of `roam.fusion`, and only where those can name the attribute. An example
+whose target the guard would refuse is left out.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ MOST_WORDS: Final = (4, 12)
 """Longest attribute and longest value of a history, in words: the longest that the hand-written ones have."""
 
 _SENTENCE: Final = re.compile(
-    r"\buser\b|^(?:it|there|this|that|what|when|if|unless|by|in|on|at|for|with|as)\b|; ", re.IGNORECASE
+    r"\buser\b|^(?:it|there|this|that|what|when|if|unless|by|in|on|at|for|with|as|of|his|her|their)\b|[;:] ",
+    re.IGNORECASE,
 )
+_CLAUSE: Final = re.compile(r"\b(?:is|are|was|were|has|goes|(?:is|are|was|were|has|does)n't)\b")
 _PRONOUN_HEAD: Final = re.compile(r"^(?:He|She|It|They)'s\b|^(?:His|Her|Its|Their)\b")
 _FIRST_PERSON: Final = re.compile(r"\b(?:I|I'\w+|me|my|My|mine|myself|we|our)\b")
 
@@ -99,19 +101,17 @@ def timed(texts: Sequence[str], times: Sequence[str | None]) -> tuple[TimedText,
 
 
 def restated(family: Family, rng: random.Random, shares: Shares) -> Draft | None:
-    """EQV: the first wording, or the count of the rules; an event they do not count is dated close together."""
+    """EQV: the first wording. What may be an event is dated close together, so that it is no separate occasion."""
     same = [family.base, *family.eqv]
     if len(same) < 2:
         return None
     texts = rng.sample(same, 3 if len(same) > 2 and rng.random() < shares.third else 2)
     calendar = Calendar(rng, shares.undated)
-    spread = timed(texts, calendar.times(len(texts)))
-    ruled = fuse_by_rules(FusionRequest(spread, Relation.EQV)).fused[0]
-    if stated_count(ruled) is not None:
-        return Draft(Relation.EQV, spread, 0, None, tuple(texts), ("rule", "count"))
-    if not all(is_present(read(third_person(text))) for text in texts):
-        spread = timed(texts, calendar.times(len(texts), SAME_OCCASION))
-    return Draft(Relation.EQV, spread, 0, third_person(texts[0]), tuple(texts), ("rule", "stable"))
+    inputs = timed(texts, calendar.times(len(texts)))
+    counted = stated_count(fuse_by_rules(FusionRequest(inputs, Relation.EQV)).fused[0]) is not None
+    if counted or not all(is_present(read(third_person(text))) for text in texts):
+        inputs = timed(texts, calendar.times(len(texts), SAME_OCCASION // (len(texts) - 1)))
+    return Draft(Relation.EQV, inputs, 0, third_person(texts[0]), tuple(texts), ("rule", "stable"))
 
 
 def _general_and_specific(family: Family, rng: random.Random, third: float) -> tuple[list[str], str] | None:
@@ -170,6 +170,8 @@ def is_natural(chain: Chain, texts: Sequence[str]) -> bool:
     if len(told) > 1:
         return False
     if told == {False}:
+        if any(_CLAUSE.search(value) for value in chain.values):
+            return False
         said = {stem(word) for text in texts for word in words(text)} | {"number"}
         return known or all(stem(word) in said for word in words(attribute))
     if attribute.endswith(" habit"):
@@ -296,15 +298,17 @@ def finish(draft: Draft, identity: str) -> FusionExample | GuardReason:
 
 def _tests(draft: Draft, target: str, chain: Chain | None) -> tuple[list[str], list[str]]:
     """must_keep and must_not."""
+    said = " ; ".join(item.text for item in draft.inputs)
     keep = list(draft.tails)
     if chain is None:
-        said = " ; ".join(item.text for item in draft.inputs)
         hard = names(target) | {word for word in words(target) if any(char.isdigit() for char in word)}
         keep += sorted(word for word in hard if word in said and word not in ("The", "User"))
-        never = ["->", "(current"]
-        return keep, never if stated_count(target) is not None else [*never, "twice", "three times"]
-    marker = f"(current, as of {chain.date})" if chain.date else "(current)"
-    return [*keep, *chain.values, marker], [f"{value} (current" for value in chain.values if value != chain.values[-1]]
+        never = ["->", "(current", "twice", "three times"]
+    else:
+        keep += [value for value in chain.values if value in said]
+        keep.append(f"(current, as of {chain.date})" if chain.date else "(current)")
+        never = [f"{value} (current" for value in chain.values[:-1]]
+    return keep, [text for text in never if text not in target]
 
 
 def derive(

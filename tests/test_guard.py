@@ -249,7 +249,7 @@ def damage(example: FusionExample, kind: str) -> str | None:
     return f"{head}: {turned} (current{marker}" if " -> " in values else None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.text(max_size=120), st.sampled_from(range(20)))
 def test_whatever_is_proposed_a_view_keeps_what_the_rules_keep(text: str, index: int) -> None:
     example = hand_written()[index]
