@@ -21,6 +21,7 @@ from roam.errors import DataError, RoamError
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
+EXPERIMENTS = "experiments"  # eval.experiments makes the table of these
 README = ROOT.parent / "README.md"
 DROPPED = ("worst_errors", "risk_coverage", "by_domain", "calibration")  # long, and not needed for a table
 
@@ -31,7 +32,8 @@ def read_results(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
     """{adapter: {name: report}} of all kept files."""
     out: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob("*/*.json")):
-        out.setdefault(path.parent.name, {})[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+        if path.parent.name != EXPERIMENTS:
+            out.setdefault(path.parent.name, {})[path.stem] = json.loads(path.read_text(encoding="utf-8"))
     return out
 
 

@@ -25,8 +25,8 @@ from roam.relations import INDEX, RELATIONS, Relation
 ADAPTER = PRETRAINED / "relation"
 pytestmark = [pytest.mark.integration]
 needs_base = pytest.mark.models(read_card(ADAPTER).base)
-# The shipped adapter takes plain value changes without a word of change for independent; it has to learn them.
-known_miss = pytest.mark.xfail(reason="the shipped adapter misses plain value conflicts", strict=True)
+# Two names that share a part look to the shipped adapter like two people.
+known_miss = pytest.mark.xfail(reason="the shipped adapter misses a change of name", strict=True)
 FAMILIES = Path(__file__).parent.parent / "data" / "families.jsonl"
 
 
@@ -91,7 +91,7 @@ def test_R02_R09_mentioning_an_entity_retires_nothing(model: RelationModel) -> N
     ("old", "new"),
     [
         pytest.param("My name is Li Guoyu.", "My name is Li Guosong.", marks=known_miss),
-        pytest.param("The user lives in Lyon.", "The user lives in Ghent.", marks=known_miss),
+        ("The user lives in Lyon.", "The user lives in Ghent."),
         ("I like coffee.", "I no longer like coffee, I like tea now."),
         ("The user loves jazz.", "The user hates jazz."),
     ],
