@@ -2,8 +2,8 @@
 
 What a family's slots imply (data/LABELS.md) decides the targets: a specific fact entails the general ones, so it is the
 whole view of OSN and NSO; equivalent facts are stated once, as the first input says it; a chain that is restated
-stays as it is. Histories are told by the rules of `roam.fusion`, and only where those can name the attribute. An example
-whose target the guard would refuse is left out.
+stays as it is. Histories are told by the rules of `roam.fusion`, and only where those can name the attribute. What the
+guard would refuse as a target is left out.
 """
 
 from __future__ import annotations
