@@ -37,7 +37,7 @@ run: install
 	$(PY) -m eval.demo --adapter $(RUN)/adapter --report $(OUT)/relation --out $(OUT)/demo
 
 test: install
-	$(PY) -m pytest
+	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 lint: install
 	$(PY) -m ruff check .

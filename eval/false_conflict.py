@@ -56,10 +56,13 @@ def cross_topic_pairs(families: Sequence[Family], count: int, seed: int) -> list
     return list(pairs)
 
 
-def near_pairs(families: Sequence[Family]) -> list[Pair]:
-    """All ordered pairs of a base or reworded fact with a `near` fact of its family; gold is IND by construction."""
-    pairs = [Pair(old, new) for family in families for old, new in ordered_pairs(family)[Relation.IND]]
-    return list(dict.fromkeys(pairs))
+def near_pairs(families: Sequence[Family], count: int, seed: int) -> list[Pair]:
+    """At most `count` ordered pairs of a base or reworded fact with a `near` fact of its family, drawn with `seed`.
+
+    Gold is IND by construction.
+    """
+    pairs = list(dict.fromkeys(Pair(*texts) for family in families for texts in ordered_pairs(family)[Relation.IND]))
+    return random.Random(seed).sample(pairs, min(count, len(pairs)))
 
 
 def false_rates(model: RelationModel, pairs: Sequence[Pair], batch_size: int, name: str, seed: int) -> dict[str, Any]:
@@ -96,7 +99,7 @@ def measure(model: RelationModel, families_path: Path, count: int, batch_size: i
     sets = {
         "cross_topic": cross_topic_pairs(families, count, seed),
         "cross_topic_held_out": cross_topic_pairs(dev, count, seed),
-        "near": near_pairs(dev),
+        "near": near_pairs(dev, count, seed),
     }
     return {
         **{name: false_rates(model, pairs, batch_size, name, seed) for name, pairs in sets.items()},

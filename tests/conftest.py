@@ -15,6 +15,8 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("MPLBACKEND", "Agg")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"  # a worker has one core; threads of several that share it wait for each other
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_BASE = "all-MiniLM-L6-v2"
