@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from data.families import read_families
+from data.pairs import normalise_text
 from eval import controlled
 from eval.controlled_rules import embedding_leak, episode_problems, gives_answer, lexical_leak, vectors_of
-from eval.episodes import Episode, EpisodeMemory, MemoryRole, parse_episode
+from eval.episodes import Episode, EpisodeMemory, MemoryRole, parse_episode, read_episodes
 from roam.errors import DataError
 from tests.benchmark_samples import write_lines
 from tests.stubs import HashEmbedder
@@ -212,3 +214,13 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert "0.7149" in capsys.readouterr().out
     assert controlled.main(["filter", str(path), "--out", str(tmp_path)]) == 2
     assert controlled.main(["audit", str(tmp_path / "none")]) == 2
+
+
+def test_our_own_episodes_are_sound() -> None:
+    data = Path(__file__).parent.parent / "data"
+    assert controlled.main(["check", str(data / "controlled.jsonl"), "--no-embedding", "--least", "60"]) == 0
+    episodes = read_episodes(data / "controlled.jsonl")
+    assert [episode.type for episode in episodes].count("II") == 20
+    told = {normalise_text(memory.text) for episode in episodes for memory in episode.memories}
+    families = {normalise_text(text) for family in read_families(data / "families.jsonl") for text in family.texts()}
+    assert not told & families
