@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 
 from data.families import Family, read_families
 from data.fusion import read_fusion
-from data.pairs import LabelledPair, file_sha256, normalise_text, read_pairs, write_at_once, write_pairs
+from data.pairs import LabelledPair, file_sha256, normalise_text, read_pairs, write_pairs
 from data.register import first_person
 from data.topics import topics, unrelated
 from roam.errors import DataError, InputError, RoamError
 from roam.interfaces import Embedder
 from roam.relations import SWAPPED, Relation
+from roam.writing import write_at_once
 
 ROOT = Path(__file__).parent
 DERIVED = ROOT / "derived"
@@ -134,14 +135,14 @@ def cross_pairs(
             continue
         similar = vectors @ vectors[own].T if vectors is not None else None
         for draw in range(mix.neighbour + mix.stranger):
-            anchor = draw % len(own)
-            nearest = _nearest(similar[:, anchor], pool) if similar is not None and draw < mix.neighbour else pool[:0]
+            column = draw % len(own)
+            anchor = int(own[column])
+            nearest = _nearest(similar[:, column], pool) if similar is not None and draw < mix.neighbour else pool[:0]
             if len(nearest):
                 # Low ranks are the likelier: a store sees the top ten.
                 other = int(nearest[min(int(rng.expovariate(1 / 8)), len(nearest) - 1)])
             else:
                 other = int(pool[rng.randrange(len(pool))])
-            anchor = int(own[anchor])
             first, second = (anchor, other) if rng.random() < 0.5 else (other, anchor)
             out.append((facts[first].text, facts[second].text, index))
     return out

@@ -22,10 +22,11 @@ from data.build import DERIVED, DEV_SHARE, ROOT, split_families, texts_under_tes
 from data.families import Family, read_families
 from data.fusion import FusionExample
 from data.fusion_rules import Shares, can_trail, derive, finish
-from data.pairs import file_sha256, normalise_text, write_at_once
+from data.pairs import file_sha256, normalise_text
 from data.topics import topics, unrelated
 from roam.errors import DataError, RoamError
 from roam.fusion import GuardReason
+from roam.writing import write_at_once
 
 HELD: tuple[Path, ...] = (
     ROOT / "fusion_test.jsonl", ROOT / "relation_test_843.jsonl", ROOT / "fusion_train.jsonl",

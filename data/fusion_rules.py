@@ -130,28 +130,27 @@ def _general_and_specific(family: Family, rng: random.Random, third: float) -> t
 
 def specified(family: Family, rng: random.Random, shares: Shares) -> Draft | None:
     """OSN: the specific fact is the view; a late one is dated before the general ones."""
-    found = _general_and_specific(family, rng, shares.third)
-    if found is None:
-        return None
-    generals, specific = found
-    late = rng.random() < shares.late
-    texts = [specific, *generals] if late else [*generals, specific]
-    inputs = timed(texts, Calendar(rng, 0 if late else shares.undated).times(len(texts)))
-    tags = ("rule", "plain", "out_of_order") if late else ("rule", "plain")
-    return Draft(Relation.OSN, inputs, 0 if late else len(texts) - 1, third_person(specific), tuple(texts), tags)
+    return _subsumed(Relation.OSN, family, rng, shares)
 
 
 def generalised(family: Family, rng: random.Random, shares: Shares) -> Draft | None:
     """NSO: the specific fact stays the view; a general one that arrives late is dated before it."""
+    return _subsumed(Relation.NSO, family, rng, shares)
+
+
+def _subsumed(relation: Relation, family: Family, rng: random.Random, shares: Shares) -> Draft | None:
     found = _general_and_specific(family, rng, shares.third)
     if found is None:
         return None
     generals, specific = found
     late = rng.random() < shares.late
-    texts = [*generals, specific] if late else [specific, *generals]
+    # A late fact is dated before what it was added to: OSN adds the specific one, NSO the general ones.
+    specific_first = late if relation is Relation.OSN else not late
+    texts = [specific, *generals] if specific_first else [*generals, specific]
     inputs = timed(texts, Calendar(rng, 0 if late else shares.undated).times(len(texts)))
     tags = ("rule", "plain", "out_of_order") if late else ("rule", "plain")
-    return Draft(Relation.NSO, inputs, len(texts) - 1 if late else 0, third_person(specific), tuple(texts), tags)
+    place = 0 if specific_first else len(texts) - 1
+    return Draft(relation, inputs, place, third_person(specific), tuple(texts), tags)
 
 
 def is_natural(chain: Chain, texts: Sequence[str]) -> bool:

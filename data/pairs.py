@@ -15,7 +15,6 @@ import hashlib
 import io
 import json
 import math
-import os
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,6 +34,7 @@ from data.rows import (
 )
 from roam.errors import DataError, InputError
 from roam.relations import RELATIONS, Relation, parse_relation
+from roam.writing import write_at_once
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "old": ("old", "old_text", "old_fact", "old_memory", "premise", "sentence1", "sentence_a", "text1", "text_a"),
@@ -124,13 +124,6 @@ def write_pairs(path: str | Path, pairs: Iterable[LabelledPair]) -> None:
         content = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_at_once(path, content)
-
-
-def write_at_once(path: Path, content: str) -> None:
-    """Write a text file so that whoever reads it finds the old content or the new one, never a part."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-    partial.write_text(content, encoding="utf-8", newline="")
-    partial.replace(path)
 
 
 def file_sha256(path: str | Path) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from roam.errors import AdapterError
 from roam.relations import RELATIONS, Relation
+from roam.writing import write_at_once
 
 CARD = "roam.json"
 FORMAT = 1
@@ -85,9 +86,7 @@ def weights_hash(folder: Path) -> str:
 
 def write_card(folder: Path, card: AdapterCard) -> None:
     """Write `roam.json` at once: an adapter whose card is cut off can't be loaded."""
-    partial = folder / f"{CARD}.part"
-    partial.write_text(json.dumps(asdict(card), indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    partial.replace(folder / CARD)
+    write_at_once(folder / CARD, json.dumps(asdict(card), indent=2, sort_keys=True) + "\n")
 
 
 def read_card(folder: Path) -> AdapterCard:

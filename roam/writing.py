@@ -13,6 +13,13 @@ from roam.errors import InputError, StoreError
 STANDARD_OUTPUT = "-"
 
 
+def write_at_once(path: Path, content: str) -> None:
+    """Write a text file so that whoever reads it finds the old content or the new one, never a part."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    partial.write_text(content, encoding="utf-8", newline="")
+    partial.replace(path)
+
+
 def write_lines(path: str | Path, lines: Iterable[str]) -> int:
     """Write lines to a UTF-8 file ("-": standard output), replacing one that is there; return how many.
 
