@@ -262,6 +262,8 @@ def _default_factory(args: argparse.Namespace) -> MemoryFactory:
         from roam.cli_manager import LazyRelationModel
         from roam.memory import Memory
 
+        if args.manager == "prompted":
+            return Memory.open(path, manager="prompted", fusion="manager")
         return Memory.open(path, manager=LazyRelationModel(args.manager, base=args.base, backend=args.backend))
 
     return open_memory

@@ -302,8 +302,8 @@ class Consolidator:
 
 
 def in_doubt(judgements: Iterable[Judgement]) -> tuple[str, ...]:
-    """Return the candidates whose likeliest relation stayed below its threshold, for a person to decide."""
-    return tuple(entry.candidate_id for entry in judgements if entry.relation is not entry.raw_relation)
+    """Return the candidates whose judgement is in doubt, for a person to decide."""
+    return tuple(entry.candidate_id for entry in judgements if entry.in_doubt)
 
 
 def exact_judgement(candidate: Observation) -> Judgement:

@@ -39,6 +39,10 @@ class TrainingError(RoamError):
     """A training run that must stop: NaN loss, one-class collapse, an incompatible checkpoint."""
 
 
+class LLMError(RoamError):
+    """An LLM endpoint that cannot be worked with: nobody there, a wrong key, an unknown model."""
+
+
 class StoreError(RoamError):
     """A store that cannot be opened, is of a newer schema, is corrupt, or belongs to another embedder."""
 

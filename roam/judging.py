@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,7 +34,21 @@ class Stats:
     fusion_fallbacks: int = 0
     fallback_reasons: dict[str, int] = field(default_factory=dict)
     llm_calls: int = 0
+    llm_errors: int = 0  # questions that no usable answer came to, after all retries
     retries: int = 0
+
+
+@contextmanager
+def billed(stats: Stats, *parts: object) -> Iterator[None]:
+    """Add to `stats` what the LLMs behind relation models and fusers cost inside; others have no `usage`."""
+    usages = list({id(usage): usage for part in parts if (usage := getattr(part, "usage", None)) is not None}.values())
+    before = [(usage.calls, usage.given_up) for usage in usages]
+    try:
+        yield
+    finally:
+        for usage, (calls, given_up) in zip(usages, before, strict=True):
+            stats.llm_calls += usage.calls - calls
+            stats.llm_errors += usage.given_up - given_up
 
 
 class OwnedPair(NamedTuple):
@@ -72,7 +87,8 @@ class Judge:
         batch = list(owners)
         if not batch:
             return
-        probabilities = check_probabilities(self.model.predict_proba(batch), len(batch), self.model.digest)
+        with billed(self._stats, self.model):
+            probabilities = check_probabilities(self.model.predict_proba(batch), len(batch), self.model.digest)
         self._stats.forward_passes += 1
         self._stats.pairs += len(batch)
         for pair, row in zip(batch, probabilities, strict=True):

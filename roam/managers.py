@@ -40,8 +40,15 @@ def load_manager(
 
     `backend` is "auto" (ONNX Runtime on a processor, torch on a GPU), "torch", "onnx" or "onnx-int8"; by default
     what $ROAM_BACKEND says, else "auto". An ONNX model is built at its first use and kept in the cache.
+    "prompted" asks the LLM at $ROAM_LLM_URL instead (`roam.prompted`).
     Raises `InputError`, `AdapterError`, `BaseModelError` or `ExportError`.
     """
+    if str(name) == "prompted":
+        from roam.llm import LLMClient
+        from roam.llm.settings import settings_from_environment
+        from roam.prompted import prompted_manager
+
+        return prompted_manager(LLMClient(settings_from_environment()))
     from roam.backends import load_relation_model
     from roam.fusion import DeterministicFuser
 

@@ -215,7 +215,7 @@ def open_reviews(events: Iterable[Event]) -> dict[tuple[str, str], tuple[Event, 
     for event in rebase(log).events:
         decision = event.decision
         for entry in () if decision is None else decision.judgements:
-            if entry.relation is not entry.raw_relation and decision is not None:
+            if entry.in_doubt and decision is not None:
                 pair = (decision.observation_id, entry.candidate_id)
                 if pair[1] not in decided.get(pair[0], {}):
                     pairs[pair] = (event, entry)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from roam.fusion.guard import FUSER_FAULTS, MAX_VIEW, GuardedFuser
 from roam.interfaces import Fuser, RelationModel
-from roam.judging import Stats
+from roam.judging import Stats, billed
 from roam.policy import Stamp, in_time_order
 from roam.records import FusionRequest, TimedText
 from roam.relations import Relation
@@ -82,7 +82,9 @@ class ViewBuilder:
             wanted = {_key(entry): entry for entry in (request, *lookahead())}
             fresh = {key: entry for key, entry in wanted.items() if key not in self._foreseen}
             passes, pairs = guard.passes, guard.pairs
-            for key, view in zip(fresh, guard.judge(list(fresh.values())), strict=True):
+            with billed(self._stats, guard.fuser, guard.relation_model):
+                judged = guard.judge(list(fresh.values()))
+            for key, view in zip(fresh, judged, strict=True):
                 reason = None if view.reason is None else f"fuser {guard.fuser.name}: {view.reason.value}"
                 self._foreseen[key] = FusedView(view.text, reason)
             self._stats.fuser_batches += 1
