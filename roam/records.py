@@ -62,6 +62,16 @@ class Judgement:
     probabilities: Mapping[Relation, float]
     model: str
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a person should look at the pair.
+
+        Its likeliest relation stayed below its threshold, or the model said nothing about it: equal probabilities, as
+        where an LLM gave no usable answer.
+        """
+        values = set(self.probabilities.values())
+        return self.relation is not self.raw_relation or (len(values) == 1 and len(self.probabilities) > 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
