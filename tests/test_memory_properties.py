@@ -39,6 +39,15 @@ def open_memory(drawn: list[Relation]) -> Memory:
     return Memory.open(":memory:", manager=model_of(drawn), embedder=HashEmbedder(), fusion=JoinFuser())
 
 
+TABLES = ("observations", "events", "judgements", "state", "vectors", "review")
+
+
+def rows_of(memory: Memory, user: str) -> dict[str, list[tuple[object, ...]]]:
+    """Return all that is stored of one user, table by table."""
+    with memory._reading() as store:
+        return {table: sorted(store.rows(f'SELECT * FROM {table} WHERE "user" = ?', (user,))) for table in TABLES}
+
+
 def moment(day: int | None) -> datetime | None:
     return None if day is None else START + timedelta(days=day)
 
@@ -138,7 +147,10 @@ def test_S04_add_many_equals_one_by_one(
 
 
 class Store(RuleBasedStateMachine):
-    """Any sequence of add, late add, batch, retract, undo, redo, review, replay and erase keeps the invariants."""
+    """Any sequence of add, late add, batch, retract, undo, redo, review, replay, erase and erase_user keeps the invariants.
+
+    A neighbour with the same words lives in the same store; nothing that happens to the user may touch one of his rows.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,6 +158,9 @@ class Store(RuleBasedStateMachine):
         self.texts: dict[str, str] = {}
         self.retracted: set[str] = set()
         self.made = 0
+        neighbour = [{"text": text, "user": "v", "id": f"v-{number}"} for number, text in enumerate(TEXTS[:4])]
+        self.memory.add_many(neighbour)
+        self.neighbour = rows_of(self.memory, "v")
 
     def fresh_id(self) -> str:
         """Ids by count, so that a failing sequence can be replayed exactly."""
@@ -239,6 +254,19 @@ class Store(RuleBasedStateMachine):
         del self.texts[id]
         self.retracted.discard(id)
         assert repr(id) not in repr(self.memory.history(user="u"))
+
+    @rule()
+    def erase_user(self) -> None:
+        receipt = self.memory.erase_user("u")
+        assert receipt.observations == len(self.texts)
+        self.texts.clear()
+        self.retracted.clear()
+        assert rows_of(self.memory, "u") == {table: [] for table in TABLES}
+        assert self.memory.history(user="u") == []
+
+    @invariant()
+    def the_neighbour_is_untouched(self) -> None:
+        assert rows_of(self.memory, "v") == self.neighbour
 
     @invariant()
     def roles_partition_the_observations(self) -> None:
