@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data.pairs import file_sha256
+from eval.answering import Answerer
 from eval.benchmark_controlled import LEVELS, run_controlled
 from eval.benchmark_meme import run_meme
 from eval.benchmark_questions import run_questions
@@ -32,6 +33,8 @@ from eval.run_cache import CachedEmbedder, RunCache
 from eval.store_run import Settings
 from eval.update_stores import read_update_stores
 from roam.errors import DataError, InputError, RoamError
+from roam.llm import LLMClient, ReplyCache
+from roam.llm.settings import parse_endpoint
 from roam.relations import Relation, parse_relation
 
 Results = tuple[dict[str, Any], list[dict[str, Any]], dict[str, float]]
@@ -126,8 +129,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("name", choices=BENCHMARKS, help="which benchmark")
     parser.add_argument("--data", type=Path, required=True, help="its data (formats: the readers' modules under eval/)")
     parser.add_argument("--managers", default="roam,append",
-                        help="comma-separated: append, newest-wins[:COSINE], roam or adapter folders, each with :con, "
-                             ":con+eqv or :nofusion behind it, or all (default: %(default)s)")  # fmt: skip
+                        help="comma-separated: append, newest-wins[:COSINE], roam, prompted or adapter folders, each with "
+                             ":con, :con+eqv or :nofusion behind it; mem0, mem0ai, evermemos[:COSINE]; or all that "
+                             "need no LLM: all (default: %(default)s)")  # fmt: skip
     parser.add_argument(
         "--budget",
         type=_numbers(1),
@@ -142,6 +146,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--cache", type=Path, help="SQLite file kept from run to run (default: OUT/cache.sqlite)")
     parser.add_argument("--thresholds", help="replace the adapters' thresholds, e.g. CON=0.9,OSN=0.8")
     parser.add_argument("--embedder", help="another sentence encoder: short name, hub id or folder")
+    parser.add_argument("--llm", metavar="MODEL@URL", help="LLM of prompted, mem0, mem0ai and evermemos, such as "
+                        "qwen3-8b@http://127.0.0.1:8000/v1 (key: $ROAM_LLM_KEY)")  # fmt: skip
+    parser.add_argument("--answerer", metavar="MODEL@URL", help="LLM that answers the questions: adds accuracies")
+    parser.add_argument("--judge", metavar="MODEL@URL", help="LLM that judges the answers (default: the answerer)")
+    parser.add_argument("--llm-cache", type=Path, help="SQLite file of LLM answers (default: OUT/llm.sqlite)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the intervals")
     return parser
 
@@ -153,6 +162,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         value = getattr(args, option)
         if value is not None and value < 1:
             parser.error(f"--{option} is {value}: use 1 or more")
+    if args.judge and not args.answerer:
+        parser.error("--judge judges the answers of --answerer: give that too")
     if args.confounders and args.name != "controlled":
         parser.error(f"--confounders says how many confounders `controlled` keeps; leave it out of {args.name}")
     return args
@@ -165,11 +176,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     names, thresholds = split_names(args.managers), parse_thresholds(args.thresholds)
     out = output_folder(args.out)
     file = args.cache or out / "cache.sqlite"
+    needed = any((args.llm, args.answerer, args.judge))
     with ExitStack() as stack:
         cache = stack.enter_context(RunCache(file))
         embedder = CachedEmbedder(load_embedder(args.embedder or DEFAULT_EMBEDDER), cache)
-        methods = build_methods(names, embedder, cache=file, thresholds=thresholds, stack=stack)
-        runner = Runner(embedder, cache, Settings(args.budget, args.k), args.seed)
+        replies = stack.enter_context(ReplyCache(args.llm_cache or out / "llm.sqlite")) if needed else None
+        client = None if args.llm is None else LLMClient(parse_endpoint(args.llm), cache=replies)
+        methods = build_methods(names, embedder, cache=file, thresholds=thresholds, stack=stack, client=client)
+        runner = Runner(embedder, cache, Settings(args.budget, args.k), args.seed, _answerer(args, replies))
         entries, rows, seconds = BENCHMARKS[args.name](args, methods, runner)
     report = round_floats(
         {
@@ -179,6 +193,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             "k": args.k,
             "seed": args.seed,
             **entries,
+            **({} if runner.answerer is None else {"answerer": runner.answerer.digest}),
             "hashes": {"data": file_sha256(args.data), "embedder": embedder.digest},
             "versions": versions(),
         }
@@ -188,8 +203,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     for name, text in csv_tables(report).items():
         (out / f"{name}.csv").write_text(text, encoding="utf-8")
     write_jsonl(out / "rows.jsonl", round_floats(rows))
-    write_json(out / "timings.json", {"seconds_per_store": seconds})
+    cost = {} if client is None else {"llm": client.usage.as_dict()}
+    write_json(out / "timings.json", {"seconds_per_store": seconds, **cost})
     return dict(report)
+
+
+def _answerer(args: argparse.Namespace, replies: ReplyCache | None) -> Answerer | None:
+    if args.answerer is None:
+        return None
+    judge = None if args.judge is None else LLMClient(parse_endpoint(args.judge), cache=replies)
+    return Answerer(LLMClient(parse_endpoint(args.answerer), cache=replies), judge)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

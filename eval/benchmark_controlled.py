@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from eval.benchmark_runner import Runner, diagnosis_of, mean_seconds
+from eval.answering import accuracy
+from eval.benchmark_runner import Runner, diagnosis_of, marked, mean_seconds
 from eval.diagnostics import Diagnosis, diagnose, paired_differences, summarise_by_type
 from eval.episodes import Episode, MemoryRole
 from eval.methods import Method
@@ -34,6 +35,7 @@ def run_controlled(
     rows: list[dict[str, Any]] = []
     seconds: dict[str, float] = {}
     left: dict[str, dict[str, int]] = {}
+    answered: dict[str, dict[str, Any]] = {}
     for method in methods:
         for level in levels:
             part = [episode.with_confounders(level) for episode in episodes]
@@ -45,6 +47,11 @@ def run_controlled(
             seconds[method.name] = mean_seconds(results)
             if level == max(levels):
                 left[method.name] = dict(sorted(Counter(j for r in results for j in r["confounders_left"]).items()))
+                marks = [
+                    (episode.question_type, result["answered"][str(runner.settings.budgets[0])])
+                    for episode, result in zip(part, results, strict=True)
+                ]
+                answered[method.name] = {} if runner.answerer is None else accuracy(marks)
             for budget in runner.settings.budgets:
                 found = [diagnosis_of(result["diagnoses"][str(budget)]) for result in results]
                 cells[method.name, level, budget] = found
@@ -54,7 +61,7 @@ def run_controlled(
                 ]
     entries = _entries(cells, methods, runner, levels)
     for name, judged in left.items():
-        entries["managers"][name]["confounders_left_judged"] = judged
+        entries["managers"][name] |= {"confounders_left_judged": judged} | answered[name]
     return entries, rows, seconds
 
 
@@ -77,6 +84,10 @@ def run_episode(episode: Episode, method: Method, runner: Runner) -> dict[str, A
         "diagnoses": {str(budget): asdict(diagnose(episode, state)) for budget, state in states.items()},
         "retained": {
             str(budget): [{"members": sorted(unit.members), "tokens": unit.tokens} for unit in state.units]
+            for budget, state in states.items()
+        },
+        "answered": {
+            str(budget): marked(runner.answerer, state.units, episode.question, episode.answer, episode.asked_at)
             for budget, state in states.items()
         },
         "demoted": _demotions(episode, store),

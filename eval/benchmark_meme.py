@@ -40,7 +40,7 @@ def run_meme(
             stream = episode.stream
             texts = [question.text for question in stream.questions]
             store = run_store(stream.facts, texts, method, runner.embedder, runner.settings)
-            return measured(stream, store) | _chains(episode, store, runner.settings.budgets)
+            return measured(stream, store, runner.answerer) | _chains(episode, store, runner.settings.budgets)
 
         found[method.name] = runner.results("meme", episodes, method, work)
     entries, rows, seconds = question_entries(found, methods, runner)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from eval.answering import Answerer, accuracy
 from eval.benchmark_controlled import reference
-from eval.benchmark_runner import Runner, diagnosis_of, mean_seconds
+from eval.benchmark_runner import Runner, diagnosis_of, marked, mean_seconds
 from eval.diagnostics import Diagnosis, FinalState, Roles, measure, paired_differences, summarise_by_type
 from eval.methods import Method
 from eval.store_run import StoreRun, Stream, run_store
@@ -24,14 +25,15 @@ def run_questions(
 
         def work(stream: Stream, method: Method = method) -> Mapping[str, Any]:
             texts = [question.text for question in stream.questions]
-            return measured(stream, run_store(stream.facts, texts, method, runner.embedder, runner.settings))
+            store = run_store(stream.facts, texts, method, runner.embedder, runner.settings)
+            return measured(stream, store, runner.answerer)
 
         found[method.name] = runner.results("questions", streams, method, work)
     return question_entries(found, methods, runner)
 
 
-def measured(stream: Stream, store: StoreRun) -> dict[str, Any]:
-    """Diagnoses of every question by budget, and how many facts are Primary."""
+def measured(stream: Stream, store: StoreRun, answerer: Answerer | None = None) -> dict[str, Any]:
+    """Diagnoses of every question by budget, marks of the answers, and how many facts are Primary."""
     texts = {fact.id: fact.text for fact in stream.facts}
     demoted_by = store.demoted_by
     diagnoses: dict[str, list[dict[str, Any]]] = {}
@@ -49,7 +51,13 @@ def measured(stream: Stream, store: StoreRun) -> dict[str, Any]:
             for question in stream.questions
         ]
     primaries = sum(member == primary for member, primary in store.primary_of.items())
-    return {"diagnoses": diagnoses, "primaries": primaries, "facts": len(stream.facts)}
+    answered = {
+        str(budget): [
+            marked(answerer, store.retrieved[q.text, budget], q.text, q.answer, q.asked_at) for q in stream.questions
+        ]
+        for budget in sorted({budget for _, budget in store.retrieved})
+    }
+    return {"diagnoses": diagnoses, "answered": answered, "primaries": primaries, "facts": len(stream.facts)}
 
 
 def question_entries(
@@ -71,7 +79,8 @@ def question_entries(
     entries = {
         "questions": len(cells[best, first]),
         "managers": {
-            m.name: summaries[m.name, first] | m.identity() | {"primary_share": primary_share[m.name]} for m in methods
+            m.name: summaries[m.name, first] | m.identity() | {"primary_share": primary_share[m.name]}
+            | _answers(found[m.name], cells[m.name, first], first, runner) for m in methods
         },
         "cells": [{"manager": name, "budget": budget} | entry for (name, budget), entry in summaries.items()],
         "comparisons": [
@@ -91,3 +100,13 @@ def question_entries(
 def _differences(ours: Sequence[Diagnosis], theirs: Sequence[Diagnosis], seed: int) -> dict[str, Any]:
     found = paired_differences(ours, theirs, seed)
     return {name: found[name] for name in COMPARED}
+
+
+def _answers(
+    results: Sequence[Mapping[str, Any]], diagnoses: Sequence[Diagnosis], budget: int, runner: Runner
+) -> dict[str, Any]:
+    """Accuracy in all and by question type at one budget; nothing without an answerer."""
+    if runner.answerer is None:
+        return {}
+    marks = [mark for result in results for mark in result["answered"][str(budget)]]
+    return accuracy(list(zip([diagnosis.type for diagnosis in diagnoses], marks, strict=True)))

@@ -63,7 +63,23 @@ def markdown(report: Row) -> str:
         lines += ["## All settings", "", *_cell_table(report, columns), ""]
     if report["comparisons"]:
         lines += ["## Paired differences in points", "", *_comparison_table(report), ""]
+    lines += _answer_section(report)
     return "\n".join([*lines, "## Which decisions", "", *_causes(report)]) + "\n"
+
+
+def _answer_section(report: Row) -> list[str]:
+    """Accuracy by question type, where an LLM answered."""
+    answered = {name: entry for name, entry in report["managers"].items() if "accuracy" in entry}
+    if not answered:
+        return []
+    kinds = sorted({kind for entry in answered.values() for kind in entry["accuracy_by_question_type"]})
+    rows = [
+        [name, percent(entry["accuracy"]), *(percent(entry["accuracy_by_question_type"][kind]) for kind in kinds),
+         str(entry["unjudged"])]
+        for name, entry in answered.items()
+    ]  # fmt: skip
+    title = f"## Answer accuracy, answered by {report['answerer']}"
+    return [title, "", *table(["manager", "all", *kinds, "unjudged"], rows), ""]
 
 
 def _present(report: Row, columns: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-from eval.diagnostics import Diagnosis
+from eval.answering import Answerer
+from eval.diagnostics import Diagnosis, RetainedUnit
 from eval.methods import Method
 from eval.run_cache import RunCache
 from eval.store_run import Settings
@@ -27,6 +28,7 @@ class Runner:
     cache: RunCache
     settings: Settings
     seed: int = 0
+    answerer: Answerer | None = None
 
     def results(
         self, what: str, items: Sequence[T], method: Method, work: Callable[[T], Mapping[str, Any]]
@@ -44,6 +46,7 @@ class Runner:
                 method=method.identity(),
                 embedder=self.embedder.digest,
                 settings=asdict(self.settings),
+                answerer=None if self.answerer is None else self.answerer.digest,
             )
             result = self.cache.result(key)
             if result is None:
@@ -63,3 +66,12 @@ def diagnosis_of(values: Mapping[str, Any]) -> Diagnosis:
 def mean_seconds(results: Sequence[Mapping[str, Any]]) -> float:
     """Mean wall time of one item; pairs that were judged in an earlier run cost no time."""
     return sum(float(result["seconds"]) for result in results) / max(1, len(results))
+
+
+def marked(
+    answerer: Answerer | None, units: Sequence[RetainedUnit], question: str, reference: str, asked_at: str | None
+) -> bool | None:
+    """Whether the answer from these views is right; None without an answerer, or where it could not be judged."""
+    if answerer is None:
+        return None
+    return answerer.correct("\n".join(unit.text for unit in units), question, reference, asked_at)

@@ -86,13 +86,12 @@ def run_update(trial: Trial, method: Method, runner: Runner) -> dict[str, Any]:
     store = run_store([*facts, update.fact], [update.question], method, runner.embedder, runner.settings)
     primary_of = store.primary_of
     bystanders = [fact.id for fact in facts if fact.id not in update.gold]
-    decision = store.decisions[-1]
     single = len(update.gold) == 1
     fixed = {
         "new_primary": (int(primary_of.get(UPDATE_ID) == UPDATE_ID), 1),
         "old_demoted": (sum(primary_of.get(old) == UPDATE_ID for old in update.gold) if single else 0, int(single)),
         "bystanders_primary": (sum(primary_of.get(id) == id for id in bystanders), len(bystanders)),
-        "bystanders_kept": (sum(id not in decision.demoted_ids for id in bystanders), len(bystanders)),
+        "bystanders_kept": (sum(id not in store.last_demoted for id in bystanders), len(bystanders)),
     }
     texts = {fact.id: fact.text for fact in facts} | {UPDATE_ID: update.fact.text}
     return {
@@ -100,11 +99,11 @@ def run_update(trial: Trial, method: Method, runner: Runner) -> dict[str, Any]:
             str(budget): _retrieved(store.retrieved[update.question, budget], update, texts) | fixed
             for budget in runner.settings.budgets
         },
-        "relation": str(decision.relation),
+        "relation": store.last_relation,
         "old": [{"id": old, "demoted": primary_of.get(old) == UPDATE_ID, "judged": judged_as(store, UPDATE_ID, old)}
                 for old in update.gold],
         "bystanders_lost": [{"id": id, "primary": primary_of.get(id), "by": store.demoted_by.get(id),
-                             "by_update": id in decision.demoted_ids}
+                             "by_update": id in store.last_demoted}
                             for id in bystanders if primary_of.get(id) != id],
     }  # fmt: skip
 

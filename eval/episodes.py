@@ -1,7 +1,7 @@
 """Episodes of the controlled benchmark: a question, and the memories a store gets before it is asked.
 
 File format (JSONL, one episode a line): `question_id, question_type, question, answer, memories[{id, text, time, role,
-ctype}]`. `role` is gold (needed for the answer), background or confounder; `ctype` is "I" (similar to the question,
+ctype}]` and optional `question_date`. `role` is gold (needed for the answer), background or confounder; `ctype` is "I" (similar to the question,
 answers nothing) or "II" (an obsolete value) for confounders and null otherwise (paper, appendix F.1).
 """
 
@@ -43,6 +43,8 @@ class Episode:
     question: str
     answer: str
     memories: tuple[EpisodeMemory, ...]
+    asked_at: str | None = None
+    """When the question is asked, ISO 8601; None when the file does not say."""
     pool_type: str | None = None
     """The type of the whole pool of confounders, kept where some of them are left out."""
 
@@ -92,4 +94,5 @@ def parse_episode(record: Record) -> Episode:
         question=require_text(record, "question"),
         answer=str(record.get("answer", "")),
         memories=tuple(memories),
+        asked_at=iso_time(record["question_date"]) if record.get("question_date") else None,
     )

@@ -60,8 +60,9 @@ def _parse(row: Record) -> Stream:
             facts += [Fact(each, text, date) for each, text in zip(ids, texts, strict=True)]
             gold += ids if is_gold else []
     facts.sort(key=lambda fact: fact.time or "")
+    asked = iso_time(row["question_date"]) if row.get("question_date") else None
     abstains = identifier.endswith("_abs") or bool(row.get("abstention"))
-    question = Question(identifier, kind, require_text(row, "question"), str(row.get("answer", "")), tuple(gold))
+    question = Question(identifier, kind, require_text(row, "question"), str(row.get("answer", "")), tuple(gold), asked)
     return Stream(identifier, tuple(facts), () if abstains or not gold else (question,))
 
 

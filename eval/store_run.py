@@ -31,6 +31,7 @@ class Question(NamedTuple):
     text: str
     answer: str
     gold: tuple[str, ...]
+    asked_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,24 @@ class StoreRun:
     """A filled store: its decisions in arrival order, who stands for whom, and the views retrieved.
 
     `primary_of` maps each fact to the one that is Primary for it (itself for a Primary). `retrieved[text, budget]`
-    holds the views that the question `text` got within `budget` tokens, in rank order.
+    holds the views that the question `text` got within `budget` tokens, in rank order. A peer (`eval.peers`) makes no
+    decisions; `displaced` says for it what `last_demoted` says for a store.
     """
 
     decisions: tuple[Decision, ...]
     primary_of: Mapping[str, str]
     retrieved: Mapping[tuple[str, int], tuple[RetainedUnit, ...]]
+    displaced: frozenset[str] = frozenset()
+
+    @property
+    def last_demoted(self) -> frozenset[str]:
+        """The facts that stopped being Primary when the last one came."""
+        return frozenset(self.decisions[-1].demoted_ids) if self.decisions else self.displaced
+
+    @property
+    def last_relation(self) -> str:
+        """The relation that decided on the last fact; peers name none."""
+        return str(self.decisions[-1].relation) if self.decisions else "none"
 
     @property
     def demoted_by(self) -> dict[str, Relation]:
@@ -87,6 +100,10 @@ def run_store(
     facts: Sequence[Fact], questions: Sequence[str], method: Method, embedder: Embedder, settings: Settings
 ) -> StoreRun:
     """Feed `facts` in the given order to a fresh in-memory store and search every question at every budget."""
+    if method.peer is not None:
+        from eval.peers.store import run_peer
+
+        return run_peer(facts, questions, method.peer, embedder, settings)
     from roam.memory import Memory
     from roam.validation import parse_time
 
@@ -94,7 +111,10 @@ def run_store(
     with Memory.open(
         ":memory:", manager=method.relation_model, embedder=embedder, fusion=method.fusion, k=settings.k
     ) as memory:
-        decisions = memory.add_many(observations)
+        if method.one_by_one:
+            decisions = [decision for observation in observations for decision in memory.add_many([observation])]
+        else:
+            decisions = memory.add_many(observations)
         views = memory.primaries(user=USER)
         retrieved = {}
         for text in dict.fromkeys(questions):

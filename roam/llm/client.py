@@ -30,6 +30,8 @@ Message = Mapping[str, str]
 LONGEST_PAUSE: Final = 8.0  # seconds between two tries
 REFUSES_MODE: Final = frozenset({400, 415, 422, 500, 501})
 """Statuses with which servers refuse a response format that they do not know."""
+REFUSES_REQUEST: Final = frozenset({400, 413, 422})
+"""Statuses that say that this request, such as a prompt that is too long, will never be answered."""
 QUOTED: Final = 500  # characters of an unusable answer that the next try shows the model
 _LOG: Final = logging.getLogger(__name__)
 
@@ -150,6 +152,7 @@ class LLMClient:
 
     def _request(self, messages: Sequence[Message], question: Question[Any]) -> _Reply | Unanswered:
         """Send until there is an answer, at most as often as the settings allow."""
+        self._connected()  # says in words that the package is missing, where it is
         import openai
 
         mode = OutputMode.TEXT if question.schema is None else self._mode
@@ -158,14 +161,10 @@ class LLMClient:
         while True:
             try:
                 reply = self._send(messages, question, probed[0])
-            except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-                raise self._unworkable(error) from error
-            except openai.APITimeoutError as error:
-                failure: APIError = error
-            except openai.APIConnectionError as error:
+            except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
                 raise self._unworkable(error) from error
             except openai.APIError as error:
-                failure = error
+                failure: APIError = error
             else:
                 if question.schema is not None and self._mode is None:
                     self._mode = probed[0]
@@ -175,10 +174,12 @@ class LLMClient:
             if len(probed) > 1 and status in REFUSES_MODE:
                 probed.pop(0)
                 continue
-            if status == 404:
-                raise self._unworkable(failure) from failure
             tries += 1
-            if status in (400, 413, 422) or tries > self.settings.transport_retries:
+            if status in REFUSES_REQUEST:
+                return Unanswered(f"{type(failure).__name__}: {failure.message}")
+            if tries > self.settings.transport_retries:
+                if isinstance(failure, openai.APIConnectionError) and not isinstance(failure, openai.APITimeoutError):
+                    raise self._unworkable(failure) from failure
                 return Unanswered(f"{type(failure).__name__}: {failure.message}")
             time.sleep(_pause(failure, tries))
 
@@ -249,7 +250,7 @@ class LLMClient:
         cause = error.__cause__ or error
         return LLMError(
             f"{self.settings.base_url}, model {self.settings.model!r}: {type(error).__name__}: {cause}; check the URL "
-            "(it ends in /v1 on most servers), the model's name and $ROAM_LLM_KEY; nothing was stored"
+            "(it ends in /v1 on most servers), the model's name and $ROAM_LLM_KEY"
         )
 
 
