@@ -1,10 +1,10 @@
 """Labels by teachers: `python -m data.label CANDIDATES --teacher MODEL@URL --out DIR` (paper section 3.5.3).
 
-The paper drew its 843 pairs from PersonaMem-v2, had an LLM label candidates, and stratified them over the five relations.
+The paper drew its 843 pairs from PersonaMem-v2, had an LLM label candidates, and stratified them over the relations.
 This is that protocol for anyone with the data and an endpoint: one or two teachers label candidate pairs (from
-`data.personamem`, or any JSONL with `id, old, new, group`) with the prompt that the prompted manager uses. Pairs on which
-they agree are kept; the others, and those without a usable answer, go to a file for a person to decide. A balanced set is
-drawn from what is kept and split by persona. Answers are cached, so a run that was stopped goes on.
+`data.personamem`, or any JSONL with `id, old, new, group`) with the prompt that the prompted manager uses. Pairs on
+which they agree are kept; the others, and those without a usable answer, go to a file for a person to decide. A
+balanced set is drawn from what is kept and split by persona. Answers are cached, so a run that was stopped goes on.
 
 `--given FILE` takes labelled pairs of somebody else instead, such as the paper's own: their size and balance are
 checked against what the paper says, and the report tells whose set it is.
@@ -157,8 +157,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m data.label",
         description="Have one or two LLMs label candidate pairs; keep what they agree on; balance; split by persona.",
-        epilog="examples: python -m data.label candidates.jsonl --teacher qwen3-8b@http://127.0.0.1:8000/v1 --out labels; "
-        "python -m data.label --given the_843.jsonl --out labels",
+        epilog="examples: python -m data.label candidates.jsonl --teacher qwen3-8b@http://127.0.0.1:8000/v1 "
+        "--out labels; python -m data.label --given the_843.jsonl --out labels",
     )
     parser.add_argument("candidates", nargs="?", type=Path, help="candidate pairs (JSONL: id, old, new, group)")
     parser.add_argument("--given", type=Path, metavar="FILE", help="check labelled pairs that the paper is said to use")
@@ -167,7 +167,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
     parser.add_argument("--cache", type=Path, help="SQLite file of answers (default: OUT/llm.sqlite)")
     parser.add_argument("--per-class", type=int, help="pairs a relation (default: as many as the rarest has)")
-    parser.add_argument("--test-share", type=float, default=0.5, help="share of the set for test (default: %(default)s)")
+    parser.add_argument(
+        "--test-share", type=float, default=0.5, help="share of the set for test (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     if (args.candidates is None) == (args.given is None):

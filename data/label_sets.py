@@ -34,8 +34,8 @@ def is_complete(pairs: Sequence[LabelledPair]) -> bool:
 def balanced(pairs: Sequence[LabelledPair], per_class: int | None, seed: int) -> list[LabelledPair]:
     """As many pairs of each relation, in the order of the input; equal seed, equal choice.
 
-    `per_class` None takes as many as the rarest relation has; `DataError` when it asks for more. Personas take turns, so
-    that none of them fills a class.
+    `per_class` None takes as many as the rarest relation has; `DataError` when it asks for more. Personas take turns,
+    so that none of them fills a class.
     """
     by_class: dict[Relation, list[LabelledPair]] = {relation: [] for relation in RELATIONS}
     for pair in pairs:

@@ -1,10 +1,10 @@
 """Candidate pairs from PersonaMem-v2: `python -m data.personamem FOLDER --out candidates.jsonl`.
 
-A persona file is one JSON object {persona id: {...}} as released: lists of preferences, `preference_updates` (old text to
-new text), and conversations by type, each with its `preference`, and with `prev_pref` where it is an update. Candidates
-are pairs of statements of one persona, as the paper's protocol for its 843 pairs needs them (section 3.5.3): chains of
-updates, near neighbours by embedding, and random ones. What a persona says of other people, personal data such as
-addresses, and requests to forget are left out. `python -m data.label` has teachers label the candidates.
+A persona file is one JSON object {persona id: {...}} as released: lists of preferences, `preference_updates` (old text
+to new text), and conversations by type, each with its `preference`, and with `prev_pref` where it is an update.
+Candidates are pairs of statements of one persona, as the paper's protocol for its 843 pairs needs them (section 3.5.3):
+chains of updates, near neighbours by embedding, and random ones. What a persona says of other people, personal data
+such as addresses, and requests to forget are left out. `python -m data.label` has teachers label the candidates.
 
 The data set is other people's: keep what comes of it to yourself unless its licence lets you do more.
 """
@@ -66,7 +66,7 @@ class Persona:
 
 
 def read_personas(paths: Iterable[Path]) -> list[Persona]:
-    """The personas of files, or of all *.json of folders; `DataError` for a file that is none, or where none is found."""
+    """The personas of files, or of all *.json of folders; `DataError` for a file that is none, or without any."""
     files = [file for path in paths for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
     personas: dict[str, Persona] = {}
     for file in files:
@@ -98,10 +98,12 @@ def _read_file(file: Path) -> Iterator[Persona]:
 def _persona(identifier: str, entry: Mapping[str, Any]) -> Persona:
     conversations = [item for kind in (entry.get("conversations") or {}).values() for item in kind]
     own = [item for item in conversations if item.get("who", "self") == "self" and item.get("pref_type") not in NOT_OWN]
-    told_by_others = {item["preference"] for item in conversations if item.get("who", "self") != "self" and item.get("preference")}  # fmt: skip
+    of_others = {item.get("preference") for item in conversations if item.get("who", "self") != "self"}
     updates = [(old, new) for old, new in (entry.get("preference_updates") or {}).items()]
-    updates += [(item["prev_pref"], item["preference"]) for item in own if item.get("updated") and item.get("prev_pref")]
-    texts = [text for name in LISTS for text in entry.get(name) or [] if text not in told_by_others]
+    updates += [
+        (item["prev_pref"], item["preference"]) for item in own if item.get("updated") and item.get("prev_pref")
+    ]
+    texts = [text for name in LISTS for text in entry.get(name) or [] if text not in of_others]
     texts += [item["preference"] for item in own if item.get("preference")]
     texts += [text for update in updates for text in update]
     return Persona(
@@ -219,7 +221,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         embedder = load_embedder(args.embedder or DEFAULT_EMBEDDER)
         found = candidates(personas, embedder, near=args.near, random_per_persona=args.random, seed=args.seed)
         if not found:
-            raise InputError("no candidate pair: give personas with two statements or more, or raise --near and --random")
+            raise InputError(
+                "no candidate pair: give personas with two statements or more, or raise --near and --random"
+            )
         write_lines(args.out, (json.dumps(asdict(candidate), ensure_ascii=False) for candidate in found))
     except RoamError as error:
         print(f"data.personamem: {' '.join(str(error).split())}", file=sys.stderr)

@@ -129,9 +129,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("name", choices=BENCHMARKS, help="which benchmark")
     parser.add_argument("--data", type=Path, required=True, help="its data (formats: the readers' modules under eval/)")
     parser.add_argument("--managers", default="roam,append",
-                        help="comma-separated: append, newest-wins[:COSINE], roam, prompted or adapter folders, each with "
-                             ":con, :con+eqv or :nofusion behind it; mem0, mem0ai, evermemos[:COSINE]; or all that "
-                             "need no LLM: all (default: %(default)s)")  # fmt: skip
+                        help="comma-separated: append, newest-wins[:COSINE], roam, prompted or adapter folders, each "
+                             "with :con, :con+eqv or :nofusion behind it; mem0, mem0ai, evermemos[:COSINE]; or all "
+                             "that need no LLM: all (default: %(default)s)")  # fmt: skip
     parser.add_argument(
         "--budget",
         type=_numbers(1),

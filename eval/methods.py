@@ -136,7 +136,9 @@ def _llm_method(name: str, client: LLMClient | None) -> Method:
         manager = prompted_manager(client)
         if option not in ("", NO_FUSION, *POLICIES):
             raise InputError(f"--managers {name!r}: use {PROMPTED}, alone or with {', '.join((NO_FUSION, *POLICIES))}")
-        model = RelationSubset(manager.relation_model, POLICIES[option]) if option in POLICIES else manager.relation_model
+        model = (
+            RelationSubset(manager.relation_model, POLICIES[option]) if option in POLICIES else manager.relation_model
+        )
         return Method(name, model, "off" if option == NO_FUSION else manager.fuser, one_by_one=True)
     if kind == "evermemos":
         return Method(name, AppendModel(), peer=EverMemOS(client, _similarity(name, option) if option else GROUPED))

@@ -139,11 +139,14 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m eval.overhead",
         description="Measure what memory management costs an episode under each manager, beside the paper's Table 10.",
-        epilog="examples: python -m eval.overhead --gguf smollm2.gguf --server-python llama/bin/python --out reports/cost; "
-        "python -m eval.overhead --llm qwen3-8b@http://127.0.0.1:8000/v1 --episodes 60 --out reports/cost",
+        epilog="examples: python -m eval.overhead --gguf smollm2.gguf --server-python llama/bin/python "
+        "--out reports/cost; python -m eval.overhead --llm qwen3-8b@http://127.0.0.1:8000/v1 --episodes 60 "
+        "--out reports/cost",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the report")
-    parser.add_argument("--data", type=Path, default=ROOT / "data" / "controlled.jsonl", help="episodes (eval/episodes.py)")
+    parser.add_argument(
+        "--data", type=Path, default=ROOT / "data" / "controlled.jsonl", help="episodes (eval/episodes.py)"
+    )
     parser.add_argument("--episodes", type=int, default=5, help="how many of them (default: %(default)s)")
     parser.add_argument("--confounders", type=int, default=4, help="N, as in Table 10 (default: %(default)s)")
     parser.add_argument("--managers", help=f"as eval.benchmark takes them (default: {','.join(MANAGERS)})")

@@ -55,14 +55,14 @@ def markdown(report: Mapping[str, Any]) -> str:
     lines = [
         "# Cost of memory management",
         "",
-        f"Means over {report['episodes']} episodes of {report['data']} at N = {report['n']}, {report['k']} candidates a "
-        f"fact, in one run on one machine ({report['machine']['processor']}, {report['machine']['cores_available']} "
+        f"Means over {report['episodes']} episodes of {report['data']} at N = {report['n']}, {report['k']} candidates "
+        f"a fact, in one run on one machine ({report['machine']['processor']}, {report['machine']['cores_available']} "
         f"core(s) available, {report['machine']['classifier_threads']} thread(s) for the classifier, "
         f"{report['machine']['server_threads']} for the LLM server). LLM: {report['llm'] or 'none'}.",
         "",
         *_cost_table(report),
         "",
-        "Calls include failed ones. Shared prefix: the longest beginning of a prompt that an earlier prompt of the same "
+        "Calls include failed ones. Shared prefix: the longest beginning of a prompt that an earlier prompt of that "
         "manager had too, one convention for all, in tokens of the server; a server that keeps only its last prompt "
         "reuses less. The paper's columns: its Table 10, 470 episodes of LongMemEval Controlled, other models and "
         "machines. Extraction, answering and judging are left out, as there.",

@@ -22,7 +22,7 @@ class Stub:
     """What the server does and has seen.
 
     `answer` makes the reply text of a request; `formats` are the response formats it takes (others get `refusal`);
-    `statuses` are sent first, one a request; `delay` is waited before each answer; `cached` is reported as cached tokens.
+    `statuses` are sent first, one a request; `delay` is waited before each answer; `cached` is told as cached tokens.
     """
 
     answer: Answer
@@ -64,10 +64,10 @@ def serving(answer: Answer, **options: Any) -> Iterator[Stub]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+        def do_GET(self) -> None:
             self._send(200, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
 
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with stub.lock:
                 stub.requests.append(body)

@@ -124,7 +124,9 @@ def test_files_that_are_no_personas(
 
 
 def pair(number: int, relation: Relation, persona: str) -> LabelledPair:
-    return LabelledPair(f"{relation}-{number}", f"old {relation} {number}", f"new {relation} {number}", relation, persona)
+    return LabelledPair(
+        f"{relation}-{number}", f"old {relation} {number}", f"new {relation} {number}", relation, persona
+    )
 
 
 def candidate_file(path: Path, pairs: list[LabelledPair]) -> Path:
@@ -219,7 +221,8 @@ def test_a_set_of_another_size_or_balance_is_refused(tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize(
     "argv",
     [[], ["c.jsonl"], ["c.jsonl", "--given", "x"], ["c.jsonl", "--teacher", "a@http://h", "--teacher", "a@http://h"],
-     ["c.jsonl", "--teacher", "a@http://h", "--per-class", "0"], ["c.jsonl", "--teacher", "a@http://h", "--test-share", "2"]],
+     ["c.jsonl", "--teacher", "a@http://h", "--per-class", "0"],
+     ["c.jsonl", "--teacher", "a@http://h", "--test-share", "2"]],
 )  # fmt: skip
 def test_bad_arguments(argv: list[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as stopped:
@@ -228,7 +231,9 @@ def test_bad_arguments(argv: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.unit
-@pytest.mark.parametrize("lines", [[], [{"id": "a", "old": "x", "new": "y"}], [{"id": 1, "old": "x", "new": "", "group": "p"}]])
+@pytest.mark.parametrize(
+    "lines", [[], [{"id": "a", "old": "x", "new": "y"}], [{"id": 1, "old": "x", "new": "", "group": "p"}]]
+)
 def test_bad_candidates(lines: list[Mapping[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_lines(tmp_path / "c.jsonl", *lines)
     assert label.main([str(path), "--teacher", "m@http://127.0.0.1:9/v1", "--out", str(tmp_path / "out")]) == 2

@@ -6,18 +6,18 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from data.pairs import LabelledPair
 from eval import overhead
 from eval.llm_server import LocalServer, llama_cpp_command
 from eval.overhead_cost import sample_pairs
 from eval.overhead_report import ratios
 from eval.paper_values import TABLE_10
-from data.pairs import LabelledPair
 from roam.errors import InputError, LLMError
 from roam.relations import RELATIONS, Relation
 from tests.benchmark_samples import write_lines
@@ -38,7 +38,13 @@ def files(tmp_path: Path) -> Mapping[str, Path]:
     """Two episodes of three facts each, and labelled pairs."""
 
     def memory(identifier: str, text: str, role: str) -> dict[str, Any]:
-        return {"id": identifier, "text": text, "time": "2026-01-05", "role": role, "ctype": "I" if role == "confounder" else None}
+        return {
+            "id": identifier,
+            "text": text,
+            "time": "2026-01-05",
+            "role": role,
+            "ctype": "I" if role == "confounder" else None,
+        }
 
     episodes = [
         {"question_id": f"q{n}", "question_type": "single", "question": "Which pie?", "answer": "apple",
@@ -56,10 +62,9 @@ def files(tmp_path: Path) -> Mapping[str, Path]:
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roam.embedders.load_embedder", lambda name: HashEmbedder())
     monkeypatch.setattr("eval.methods._load", lambda name: ScriptedRelations({}))
-    yield
 
 
 def arguments(files: Mapping[str, Path], *more: str) -> list[str]:
@@ -166,7 +171,10 @@ def test_a_server_is_started_and_ended(tmp_path: Path) -> None:
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("code", "said"),
-    [("print('no such model'); raise SystemExit(3)", "code 3: no such model"), ("import time; time.sleep(60)", "within")],
+    [
+        ("print('no such model'); raise SystemExit(3)", "code 3: no such model"),
+        ("import time; time.sleep(60)", "within"),
+    ],
 )
 def test_a_server_that_never_serves(tmp_path: Path, code: str, said: str) -> None:
     server = LocalServer(python_command(code), tmp_path / "log", start_seconds=5.0 if "exit" in code.lower() else 0.5)

@@ -29,7 +29,10 @@ from tests.benchmark_samples import UPDATES, write_lines
 from tests.llm_server import MODEL, Body, Stub, in_turn, serving
 from tests.stubs import HashEmbedder, ScriptedRelations
 
-PIE, CHERRY = Fact("f1", "The user's favourite pie is apple pie."), Fact("f2", "The user's favourite pie is cherry pie.")
+PIE, CHERRY = (
+    Fact("f1", "The user's favourite pie is apple pie."),
+    Fact("f2", "The user's favourite pie is cherry pie."),
+)
 CAT = Fact("f3", "Otto the cat sleeps in a drawer.")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -64,8 +63,7 @@ def test_the_rules_come_first_and_are_the_same_for_every_pair() -> None:
     assert systems == {RULES}
     for body in stub.requests:
         assert len(body["messages"][1]["content"].splitlines()) == 2  # no fact can pass for the other
-    shared = os.path.commonprefix([json.dumps(relation_messages(Pair(*p))) for p in ((LYON, GHENT), ("p", "q"))])
-    assert len(shared) > 0.9 * len(json.dumps(relation_messages(Pair("p", "q"))))
+    assert relation_messages(Pair(LYON, GHENT))[0] == relation_messages(Pair("p", "q"))[0]
 
 
 @pytest.mark.unit

@@ -23,8 +23,8 @@ from roam.llm.usage import Usage
 from roam.validation import MAX_TEXT, clean_text
 
 RULES: Final = """\
-You get a list of facts about one user that belong together. Write them as one concise sentence or short paragraph that \
-says all of it once.
+You get a list of facts about one user that belong together. Write them as one concise sentence or short paragraph \
+that says all of it once.
 
 - Every distinct piece of information stays.
 - Nothing is added that the list does not say.

@@ -57,7 +57,7 @@ class Mem0Store:
         self._memories: list[_Memory] = []
 
     def add(self, fact: Fact) -> None:
-        """Ask what the fact does to the memories like it, and do it; without a usable answer the fact is added as is."""
+        """Ask what the fact does to the memories like it, and do that; without a usable answer add the fact as is."""
         vector = self._vector(fact.text)
         places = nearest_places(vector, [memory.vector for memory in self._memories], self.k)
         shown = [self._memories[place] for place in places]

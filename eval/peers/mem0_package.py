@@ -1,8 +1,8 @@
 """The real package `mem0ai`, in its last release that manages, as a peer fed the same atoms (`--managers mem0ai`).
 
-Its extraction call is answered with the atom itself; what it then decides (add, update, delete, none) is its own prompt,
-answered by the LLM that all prompted managers here use, so its calls and tokens are counted in the same way. What it
-drops is dropped: it is a measurement of the package as it is.
+Its extraction call is answered with the atom itself; what it then decides (add, update, delete, none) is its own
+prompt, answered by the LLM that all prompted managers here use, so its calls and tokens are counted in the same way.
+What it drops is dropped: it is a measurement of the package as it is.
 
     pip install mem0ai==1.0.11
 """
@@ -43,7 +43,7 @@ class Mem0Package:
             version = "not there"
         if version != VERSION:
             raise InputError(
-                f"--managers mem0ai needs mem0ai=={VERSION}, the last release that decides updates, and it is {version}: "
+                f"--managers mem0ai needs mem0ai=={VERSION}, the last release that decides updates, not {version!r}: "
                 f"pip install mem0ai=={VERSION} (in an environment of its own, as it pins other packages)"
             )
         self.client = client

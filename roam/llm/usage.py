@@ -69,7 +69,7 @@ class PrefixMeter:
         with self._lock:
             place = bisect.bisect_left(self._prompts, prompt)
             near = self._prompts[max(0, place - 1) : place + 1]
-            longest = max((len(commonprefix([prompt, other])) for other in near), default=0)
+            longest = max((len(commonprefix([prompt, other])) for other in near), default=0)  # noqa: RUF071 - of characters
             if not (place < len(self._prompts) and self._prompts[place] == prompt):
                 self._prompts.insert(place, prompt)
         return longest / max(1, len(prompt))

@@ -35,47 +35,49 @@ These statements were found to say the same. That can mean two things:
 a) One fact told again: something lasting (a job, an age, a home, a taste, a relation to somebody) or one past event. \
 Say it once, in the wording with more detail; if each has a compatible detail of its own, keep both details. Never \
 count such a fact.
-b) An event that can recur (a purchase, a visit, a training session) on different occasions. Then say how often, with an \
-exact count: "twice", "three times".
+b) An event that can recur (a purchase, a visit, a training session) on different occasions. Then say how often, with \
+an exact count: "twice", "three times".
 The times decide. Count another occasion only when the event can recur and the times clearly are different occasions. \
 With equal or missing times, or when it may well be the same event mentioned again, do not count. If an earlier \
 statement has a count and the event recurred at another time, raise it by one ("twice" becomes "three times").
-If they turn out to give different values to one attribute after all, keep both: "The user's ATTRIBUTE: previously OLD; \
-now NEW."
+If they turn out to give different values to one attribute after all, keep both: "The user's ATTRIBUTE: previously \
+OLD; now NEW."
 
 "The user bought oat milk." (2024-02-01) + "The user bought oat milk." (2024-02-15) => The user bought oat milk twice.
 "The user works for Ikea." (2024-02-01) + "The user is employed by Ikea." (2024-05-01) => The user works for Ikea.
-"The user's 10K PB: 58:10 -> 55:40 (current, as of 2023-06-11)" (2023-06-11) + "The user ran 10K in a personal best of \
-55:40." (2023-06-11) => The user's 10K PB: 58:10 -> 55:40 (current, as of 2023-06-11)
+"The user's 10K PB: 58:10 -> 55:40 (current, as of 2023-06-11)" (2023-06-11) + "The user ran 10K in a personal best \
+of 55:40." (2023-06-11) => The user's 10K PB: 58:10 -> 55:40 (current, as of 2023-06-11)
 """,
     Relation.OSN: """
-The last statement is more specific than the others and entails them. Say the specific one, with every compatible detail \
-that only the others have. Leave out what it implies already (a dog, where it says terrier). What can't be folded in \
-without changing its truth follows after "; ". A chain of values stays the first part of the line, and the specific \
-statement follows it.
+The last statement is more specific than the others and entails them. Say the specific one, with every compatible \
+detail that only the others have. Leave out what it implies already (a dog, where it says terrier). What can't be \
+folded in without changing its truth follows after "; ". A chain of values stays the first part of the line, and the \
+specific statement follows it.
 
-"The user has a dog." (2024-01-04) + "The user has a terrier called Bo." (2024-03-09) => The user has a terrier called Bo.
+"The user has a dog." (2024-01-04) + "The user has a terrier called Bo." (2024-03-09) => The user has a terrier \
+called Bo.
 """,
     Relation.NSO: """
 One statement is more specific and entails the others, which came later and add nothing but perhaps a detail. Say the \
-specific one, with every compatible detail that only the others have. What can't be folded in without changing its truth \
-follows after "; ". A chain of values stays as it is.
+specific one, with every compatible detail that only the others have. What can't be folded in without changing its \
+truth follows after "; ". A chain of values stays as it is.
 
-"The user has a terrier called Bo." (2024-01-04) + "The user has a dog." (2024-03-09) => The user has a terrier called Bo.
+"The user has a terrier called Bo." (2024-01-04) + "The user has a dog." (2024-03-09) => The user has a terrier \
+called Bo.
 """,
     Relation.CON: """
 The statements give different values to one attribute: it changed. Write its history as a chain, in the order of the \
 statements, the last value being the current one:
 The user's ATTRIBUTE: v1 -> v2 (current, as of DATE)
 DATE is the time of the statement that first brought the current value; without a time write "(current)". Name the \
-attribute briefly (employer, home city, favourite tea). Values are short phrases with all their details. If there is a \
-chain already, copy its values, drop its old "(current, as of ...)" and append the new value with a new one. Equal \
+attribute briefly (employer, home city, favourite tea). Values are short phrases with all their details. If there is \
+a chain already, copy its values, drop its old "(current, as of ...)" and append the new value with a new one. Equal \
 neighbouring values become one. Words that only mark the change ("now", "no longer with v1") go.
 
 "The user lives in Porto." (2024-01-04) + "The user moved to Gdansk." (2024-06-02) => The user's home city: Porto -> \
 Gdansk (current, as of 2024-06-02)
-"The user's employer: Lidl -> Ikea (current, as of 2023-02-01)" (2023-02-01) + "The user works for Bosch." (2024-06-02) \
-=> The user's employer: Lidl -> Ikea -> Bosch (current, as of 2024-06-02)
+"The user's employer: Lidl -> Ikea (current, as of 2023-02-01)" (2023-02-01) + "The user works for Bosch." \
+(2024-06-02) => The user's employer: Lidl -> Ikea -> Bosch (current, as of 2024-06-02)
 """,
 }
 
