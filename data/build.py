@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import json
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -264,11 +265,19 @@ def build(
     dev_share: float = DEV_SHARE,
     mix: Mix | None = None,
     embedder: Embedder | None = None,
+    only: str = "",
 ) -> Mapping[str, object]:
-    """Write the split files and return what `build.json` says."""
+    """Write the split files and return what `build.json` says.
+
+    `only` is a regular expression that the ids of the families drawn for training start with; all are split.
+    """
     mix = mix or Mix()
     families = read_families(families_path)
     train_families, dev_families = split_families(families, dev_share, split_seed)
+    train_families = [family for family in train_families if re.match(only, family.family)]
+    if only and not train_families:
+        raise DataError(f"--only {only!r} begins the id of no training family of {families_path}; ids look like "
+                        f"{families[0].family!r}")  # fmt: skip
     if not train_families or not dev_families:
         raise DataError(f"{families_path}: a split is empty with dev_share={dev_share}; use more families")
     held = texts_under_test(test_paths)
@@ -285,6 +294,7 @@ def build(
         "seed": seed,
         "split_seed": split_seed,
         "mix": asdict(mix),
+        "only": only,
         "dev_share": dev_share,
         "families": {"train": len(train_families), "dev": len(dev_families)},
         "unpaired_across": sum(not topics(family.domain) for family in families),
@@ -312,6 +322,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--split-seed", type=int, default=0,
                         help="which families are dev; leave it when drawing more pairs")  # fmt: skip
     parser.add_argument("--dev-share", type=float, default=DEV_SHARE)
+    parser.add_argument("--only", type=_pattern, default="", metavar="REGEX",
+                        help="draw training pairs from families whose id starts so; all are split")  # fmt: skip
     parser.add_argument("--no-neighbours", action="store_true",
                         help="draw cross-family independents at random, without an embedder")  # fmt: skip
     for name, value in asdict(Mix()).items():
@@ -319,6 +331,14 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, dest=name, type=type(value), default=value, help=f"{unit} (default {value})")
     return parser.parse_args(argv)
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+    return text
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -332,7 +352,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             embedder = load_embedder()
         summary = build(
             args.families, args.test, args.out, seed=args.seed, split_seed=args.split_seed, dev_share=args.dev_share,
-            mix=mix, embedder=embedder,
+            mix=mix, embedder=embedder, only=args.only,
         )  # fmt: skip
     except RoamError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -169,3 +169,29 @@ def test_first_person_rendering_keeps_labels_and_held_texts_out(tmp_path: Path) 
     texts = {text.rstrip(".") for pair in pairs for text in (pair.old, pair.new)}
     assert texts == {"I have a dog", "I own a dog", "I have a beagle", "I have a pet", "I have no dog"}
     assert {pair.label for pair in pairs} == set(Relation) - {Relation.IND}
+
+
+def test_only_some_families_are_drawn_from_and_the_split_stays(
+    some_families: Path, built: Path, tmp_path: Path
+) -> None:
+    build(some_families, [], tmp_path, embedder=HashEmbedder(), mix=AS_WRITTEN, only="[KU]")
+    drawn, everything = (
+        {name: {pair.group for pair in read_pairs(folder / f"{name}.jsonl")} for name in ("train", "dev")}
+        for folder in (tmp_path, built)
+    )
+    assert {group[0] for group in drawn["train"]} == {"K", "U"}
+    assert drawn["train"] <= everything["train"]
+    assert drawn["dev"] == everything["dev"]
+
+
+@pytest.mark.parametrize(("pattern", "said"), [("[", "regular expression"), ("nobody", "no training family")])
+def test_a_choice_of_families_that_makes_no_sense_is_refused(
+    pattern: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["--only", pattern, "--no-neighbours", "--out", str(tmp_path)])
+    except SystemExit as stopped:
+        code = int(stopped.code or 0)
+    assert code == 2
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from roam.fusion.lexicon import NEGATIONS, NO_REFINEMENT
-from roam.fusion.text import content, content_set, words
+from roam.fusion.text import close, content, content_set, split_segments, words
 
 ARROW: Final = " -> "
 MAX_VALUES: Final = 12
@@ -76,6 +76,23 @@ def bound(chain: Chain, limit: int = MAX_VALUES) -> Chain:
     if not surplus:
         return chain
     return replace(chain, values=chain.values[surplus:], earlier=chain.earlier + surplus)
+
+
+def shorten(view: str, fits: Callable[[str], bool]) -> str:
+    """Leave out the oldest values of a view's chains, one by one, until `fits`; a current value always stays.
+
+    A view without chains comes back as it is, and the shortest form does when none fits.
+    """
+    segments = split_segments(view)
+    chains = [parse_chain(segment) for segment in segments]
+    longest = max((len(chain.values) for chain in chains if chain), default=0)
+    text = view
+    for limit in range(longest - 1, 0, -1):
+        pairs = zip(segments, chains, strict=True)
+        text = close("; ".join(bound(chain, limit).render() if chain else segment for segment, chain in pairs))
+        if fits(text):
+            break
+    return text
 
 
 def same_value(left: str, right: str) -> bool:
