@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from roam.cli_serve_options import key_options, mcp_options, serve_options
 from roam.errors import InputError, RoamError
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ ManagerLoader = Callable[[], "Manager"]
 
 EXTRAS = {
     "torch": "models", "transformers": "models", "peft": "models", "safetensors": "models", "tokenizers": "models",
-    "huggingface_hub": "models", "onnx": "models", "onnxruntime": "models",
+    "huggingface_hub": "models", "onnx": "models", "onnxruntime": "models", "fastapi": "serve", "uvicorn": "serve",
+    "starlette": "serve", "prometheus_client": "serve", "pydantic": "serve", "mcp": "mcp",
 }  # fmt: skip
 
 EPILOG = """\
@@ -59,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    for add_commands in (_write_commands, _read_commands, _repair_commands, _model_commands):
+    for add_commands in (_write_commands, _read_commands, _repair_commands, _model_commands, _serve_commands):
         add_commands(commands)
     return parser
 
@@ -106,6 +108,7 @@ def _write_commands(commands: Commands) -> None:
     )
     _user(load, required=False)
     load.add_argument("--skip-bad", action="store_true", help="add the good rows of a file that has bad ones")
+    load.add_argument("--mem0", action="store_true", help="the file is mem0's history.db, or its Qdrant points as JSON")
     load.add_argument("--batch", type=int, default=64, metavar="N", help="facts a transaction (default: %(default)s)")
 
 
@@ -194,7 +197,18 @@ def _model_commands(commands: Commands) -> None:
         "bases", nargs="*", metavar="BASE", help="base names (default: what the manager and the search need)"
     )
 
-    _command(commands, "doctor", "check what is installed and what is missing", "roam doctor")
+    doctor = _command(commands, "doctor", "check what is installed and what is missing", "roam doctor")
+    doctor.add_argument("--try", dest="attempt", action="store_true", help="also load the models and store two facts")
+
+
+def _serve_commands(commands: Commands) -> None:
+    serve_options(_command(commands, "serve", "serve the store over HTTP, with a page to look at it", "roam serve"))
+    key_options(
+        _command(
+            commands, "key", "make, list and revoke API keys", "roam key app --keys keys.json --user maya", store=False
+        )
+    )
+    mcp_options(_command(commands, "mcp", "serve one user's memory to an agent over MCP", "roam mcp --user maya"))
 
 
 def main(
@@ -217,7 +231,7 @@ def main(
     args.db = getattr(args, "db", None) or os.environ.get("ROAM_DB") or "memory.db"
     args.manager = args.manager or os.environ.get("ROAM_MANAGER") or "pretrained"
     try:
-        return _run(args, memory_factory or _default_factory(args), manager_loader or _default_loader(args))
+        return _run(args, memory_factory, manager_loader or _default_loader(args))
     except RoamError as error:
         return _fail(type(error).__name__, str(error), as_json=args.json)
     except ModuleNotFoundError as error:
@@ -235,9 +249,11 @@ def main(
         return 130
 
 
-def _run(args: argparse.Namespace, open_memory: MemoryFactory, load_manager: ManagerLoader) -> int:
-    from roam import cli_models, cli_store
+def _run(args: argparse.Namespace, memory_factory: MemoryFactory | None, load_manager: ManagerLoader) -> int:
+    from roam import cli_models, cli_serve, cli_store
 
+    if args.command in cli_serve.COMMANDS:
+        return cli_serve.COMMANDS[args.command](args, memory_factory, load_manager)
     if args.command in cli_models.COMMANDS:
         return cli_models.COMMANDS[args.command](args, load_manager)
     prepare = cli_store.PREPARE.get(args.command)
@@ -245,7 +261,7 @@ def _run(args: argparse.Namespace, open_memory: MemoryFactory, load_manager: Man
         prepare(args)  # refuses bad arguments before the store is created or a model is loaded
     if args.command not in cli_store.CREATES and memory_missing(args.db):
         raise InputError(f"no store at {args.db!r}: `roam add` makes one, or name another with --db or ROAM_DB")
-    memory = open_memory(args.db)
+    memory = (memory_factory or _default_factory(args))(args.db)
     try:
         return cli_store.COMMANDS[args.command](args, memory)
     finally:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,11 @@ def read_facts(name: str, content: str, *, user: str | None = None) -> FactFile:
         DataError: a file that is empty, or a CSV without a `text` column.
     """
     rows = _csv_rows(content, name) if name.lower().endswith(".csv") else _json_rows(content)
+    return collect_facts(rows, name, user=user)
+
+
+def collect_facts(rows: Iterable[tuple[int, object]], name: str, *, user: str | None = None) -> FactFile:
+    """Check numbered rows that hold facts; `DataError` when there is none."""
     facts: list[Observation] = []
     bad: list[BadRow] = []
     for line, row in rows:

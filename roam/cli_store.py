@@ -48,13 +48,18 @@ def prepare_import(args: argparse.Namespace) -> None:
     from roam.transfer import is_export, parse_export
 
     check_count(args.batch, "--batch")
-    content = read_content(args.file)
+    content = "" if args.mem0 else read_content(args.file)
     args.export = parse_export(content, args.file) if is_export(content) else None
     if args.export is not None:
         if args.user is not None:
             raise InputError(f"{args.file} is an export, which names its users: leave --user out")
         return
-    args.facts = read_facts(args.file, content, user=args.user)
+    if args.mem0:
+        from roam.integrations.mem0_import import read_mem0
+
+        args.facts = read_mem0(args.file, user=args.user)
+    else:
+        args.facts = read_facts(args.file, content, user=args.user)
     if args.facts.bad and (not args.skip_bad or not args.facts.facts):
         raise DataError(args.facts.refusal(args.file))
 

@@ -1,0 +1,290 @@
+"""`Mem0Memory`: the store under the names of mem0's `Memory` class, for programs that were written against it.
+
+    from roam.integrations.mem0 import Mem0Memory
+
+    m = Mem0Memory.open("memory.db")
+    m.add("I moved to Ghent.", user_id="maya")
+    m.search("Where does she live?", filters={"user_id": "maya"})
+
+What differs, because no LLM is called: a string is one fact, and of a list of messages each of the user's is one, unless
+`extract` makes facts of them. What `get_all` and `search` return are current views: duplicates and superseded facts are
+behind them. `delete` erases for real, `update` keeps the old text in the log.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from roam.errors import InputError, NotFoundError
+from roam.events import Record
+from roam.integrations.versions import erase_item, item_id, pack, replace_text, texts_of, unpack
+from roam.memory import Memory
+from roam.records import Decision, View
+from roam.relations import Relation
+
+SCOPES = ("user_id", "agent_id", "run_id")
+WIDE = 100_000  # tokens: what is returned is bounded by top_k
+Messages = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+Extract = Callable[[Sequence[Mapping[str, Any]]], Sequence[str]]
+
+
+class Mem0Memory:
+    """Facts by user, agent or run.
+
+    The memory belongs to the first that is given of user, agent and run; the others are kept with each fact and narrow
+    down what is returned. Facts of one user are consolidated across that user's agents and runs.
+    """
+
+    def __init__(self, memory: Memory, *, extract: Extract | None = None) -> None:
+        """`extract` makes facts of messages; without it every message of the user is one fact."""
+        self.memory, self._extract = memory, extract or _users_words
+
+    @classmethod
+    def open(cls, path: str | Path, *, extract: Extract | None = None, **settings: Any) -> Self:
+        """Open a store; takes what `Memory.open` takes."""
+        return cls(Memory.open(path, **settings), extract=extract)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.memory.close()
+
+    def add(
+        self,
+        messages: Messages,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        infer: bool = True,
+        timestamp: str | None = None,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Store facts; returns `{"results": [{"id", "memory", "event"}]}`.
+
+        `event` is ADD for a new memory, UPDATE for one that supersedes or refines others (`previous_memory`), NONE for a
+        fact that is known already; `id` then is that of the memory that stands for it. With `infer=False` messages are
+        not run through `extract`.
+        """
+        scope = _scope(user_id, agent_id, run_id)
+        given = _messages(messages)
+        facts = (self._extract if infer else _all_words)(given)
+        source = pack({**scope.extras, **({"metadata": dict(metadata)} if metadata else {})})
+        results = []
+        for fact in facts:
+            before = {view.id: view.text for view in self.memory.primaries(user=scope.owner)}
+            decision = self.memory.add(
+                fact, user=scope.owner, observed_at=timestamp, source=source, id=str(uuid.uuid4())
+            )
+            results.append(self._result(fact, decision, before))
+        return {"results": results}
+
+    def get(self, memory_id: str) -> dict[str, Any] | None:
+        """Return one memory, or None."""
+        texts = texts_of(self.memory, memory_id)
+        if not texts or texts[-1].primary_id is None:
+            return None
+        last = texts[-1]
+        owner = last.observation.user
+        view = next((view for view in self.memory.primaries(user=owner) if view.id == last.observation.id), None)
+        return self._item(last, last.observation.text if view is None else view.text)
+
+    def get_all(
+        self,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+        top_k: int | None = None,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """List current memories in arrival order."""
+        scope = _scope_of(filters, user_id, agent_id, run_id)
+        found = [
+            self._item(record, view.text)
+            for view in self.memory.primaries(user=scope.owner)
+            if (record := self._seen(view, scope)) is not None
+        ]
+        return {"results": found[:top_k]}
+
+    def search(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+        top_k: int = 20,
+        threshold: float | None = None,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Find what answers a question; `threshold` is the least cosine of a result."""
+        scope = _scope_of(filters, user_id, agent_id, run_id)
+        views = {view.id: view for view in self.memory.primaries(user=scope.owner)}
+        results: list[dict[str, Any]] = []
+        for hit in self.memory.search(query, user=scope.owner, budget=WIDE).hits:
+            if hit.id not in views or (threshold is not None and hit.score < threshold):
+                continue
+            record = self._seen(views[hit.id], scope)
+            if record is not None:
+                results.append({**self._item(record, hit.text), "score": hit.score})
+        return {"results": results[:top_k]}
+
+    def update(self, memory_id: str, data: str, metadata: Mapping[str, Any] | None = None) -> dict[str, str]:
+        """Replace a memory's text, and its metadata where some is given; the old text stays in the log.
+
+        Raises:
+            NotFoundError: an unknown memory.
+        """
+        last = self._known(memory_id)[-1].observation
+        extras = unpack(last.source)
+        if metadata is not None:
+            extras["metadata"] = dict(metadata)
+        replace_text(self.memory, item_id(memory_id), data, user=last.user, source=pack(extras))
+        return {"message": "Memory updated successfully!"}
+
+    def delete(self, memory_id: str) -> dict[str, str]:
+        """Erase a memory with all its former texts.
+
+        Raises:
+            NotFoundError: an unknown memory.
+        """
+        self._known(memory_id)
+        erase_item(self.memory, memory_id)
+        return {"message": "Memory deleted successfully!"}
+
+    def delete_all(
+        self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
+    ) -> dict[str, str]:
+        """Erase all memories of a scope: every byte, and how many is said."""
+        scope = _scope(user_id, agent_id, run_id)
+        if not scope.extras:
+            count = self.memory.erase_user(scope.owner).observations
+            return {"message": f"{count} memories deleted successfully!"}
+        doomed = [record.observation.id for record in self._records(scope.owner) if scope.holds(record)]
+        for observation_id in doomed:
+            self.memory.erase(observation_id, user=scope.owner)
+        return {"message": f"{len(doomed)} memories deleted successfully!"}
+
+    def history(self, memory_id: str) -> list[dict[str, Any]]:
+        """Return what happened to a memory's text, oldest first."""
+        rows: list[dict[str, Any]] = []
+        old: str | None = None
+        for record in self._known(memory_id):
+            text = record.observation.text
+            rows.append({
+                "id": record.observation.id,
+                "memory_id": memory_id,
+                "old_memory": old,
+                "new_memory": text,
+                "event": "ADD" if old is None else "UPDATE",
+                "created_at": record.recorded_at.isoformat(),
+                "updated_at": record.recorded_at.isoformat(),
+                "is_deleted": False,
+            })  # fmt: skip
+            old = text
+        return rows
+
+    def _known(self, memory_id: str) -> list[Record]:
+        texts = texts_of(self.memory, memory_id)
+        if not texts:
+            raise NotFoundError(f"no memory {memory_id!r}: use an id that add, search or get_all returned")
+        return texts
+
+    def _records(self, owner: str) -> Iterator[Record]:
+        cursor = None
+        while True:
+            page = self.memory.page_observations(user=owner, cursor=cursor)
+            yield from page.items
+            cursor = page.next
+            if cursor is None:
+                return
+
+    def _seen(self, view: View, scope: _Scope) -> Record | None:
+        """The record of a view that a scope sees: one of its facts was told there."""
+        record = self.memory.get(view.id, user=scope.owner)
+        members = (self.memory.get(member, user=scope.owner) for member in view.members)
+        return record if any(scope.holds(member) for member in members) else None
+
+    def _item(self, record: Record, text: str) -> dict[str, Any]:
+        observation = record.observation
+        extras = unpack(observation.source)
+        told = (observation.observed_at or record.recorded_at).isoformat()
+        item = {"id": item_id(observation.id), "memory": text, "created_at": told}
+        item["updated_at"] = record.recorded_at.isoformat()
+        kind, owner = _kind_of(observation.user)
+        item[kind] = owner
+        item.update({name: extras[name] for name in SCOPES if name in extras})
+        item["metadata"] = extras.get("metadata")
+        return item
+
+    def _result(self, fact: str, decision: Decision, before: Mapping[str, str]) -> dict[str, Any]:
+        memory_id = item_id(decision.primary_id)
+        if decision.primary_id != decision.observation_id:
+            return {"id": memory_id, "memory": before.get(decision.primary_id, fact), "event": "NONE"}
+        if decision.relation is Relation.IND:
+            return {"id": memory_id, "memory": fact, "event": "ADD"}
+        previous = "; ".join(before[id] for id in decision.demoted_ids if id in before)
+        return {"id": memory_id, "memory": fact, "event": "UPDATE", "previous_memory": previous}
+
+
+class _Scope:
+    """Whose memory, and what narrows it down."""
+
+    def __init__(self, owner: str, extras: Mapping[str, str], metadata: Mapping[str, Any]) -> None:
+        self.owner, self.extras, self._metadata = owner, dict(extras), dict(metadata)
+
+    def holds(self, record: Record) -> bool:
+        told = unpack(record.observation.source)
+        kept = told.get("metadata") or {}
+        return all(told.get(name) == value for name, value in self.extras.items()) and all(
+            kept.get(name) == value for name, value in self._metadata.items()
+        )
+
+
+def _scope(
+    user_id: str | None, agent_id: str | None, run_id: str | None, metadata: Mapping[str, Any] | None = None
+) -> _Scope:
+    given = {name: value for name, value in zip(SCOPES, (user_id, agent_id, run_id), strict=True) if value is not None}
+    if not given:
+        raise InputError("no scope: give at least one of user_id, agent_id and run_id")
+    kind = next(iter(given))
+    owner = given.pop(kind)
+    if kind != "user_id":
+        owner = f"{kind}:{owner}"
+    elif owner.startswith(("agent_id:", "run_id:")):
+        raise InputError(f"user_id is {owner!r}: a user's name may not begin with 'agent_id:' or 'run_id:'")
+    return _Scope(owner, given, metadata or {})
+
+
+def _scope_of(filters: Mapping[str, Any] | None, *given: str | None) -> _Scope:
+    wanted = dict(filters or {})
+    names = [value if value is not None else wanted.pop(name, None) for name, value in zip(SCOPES, given, strict=True)]
+    if any(isinstance(value, (Mapping, list)) for value in wanted.values()) or {"AND", "OR", "NOT"} & set(wanted):
+        raise InputError(
+            f"filters are {sorted(wanted)}: plain equality of user_id, agent_id, run_id and metadata is taken"
+        )
+    return _scope(*names, metadata=wanted)
+
+
+def _kind_of(owner: str) -> tuple[str, str]:
+    kind, colon, name = owner.partition(":")
+    return (kind, name) if colon and kind in SCOPES else ("user_id", owner)
+
+
+def _messages(messages: Messages) -> list[Mapping[str, Any]]:
+    if isinstance(messages, str):
+        return [{"role": "user", "content": messages}]
+    if isinstance(messages, Mapping):
+        return [messages]
+    return list(messages)
+
+
+def _users_words(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [str(message["content"]) for message in messages if message.get("role") == "user"]
+
+
+def _all_words(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [str(message["content"]) for message in messages if message.get("role") != "system"]

@@ -1,0 +1,85 @@
+"""One forward pass for all requests that wait for the relation model (DESIGN section 5)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roam.interfaces import RelationModel
+from roam.records import Pair
+from roam.relations import Relation
+
+
+class _Call:
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self.pairs = [Pair(*pair) for pair in pairs]
+        self.rows: NDArray[np.float32] | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.rows is not None or self.error is not None
+
+    def result(self) -> NDArray[np.float32]:
+        if self.error is not None:
+            raise self.error
+        assert self.rows is not None
+        return self.rows
+
+
+class SharedPasses:
+    """A relation model whose calls from several threads share passes.
+
+    While one pass runs, the calls that come in wait together; whoever gets the turn next classifies for all of them,
+    each distinct pair once. A call alone starts at once: nothing is delayed to wait for company. The model itself never
+    sees two threads at a time.
+    """
+
+    def __init__(self, model: RelationModel) -> None:
+        self._model = model
+        self._guard, self._turn = threading.Lock(), threading.Lock()
+        self._waiting: list[_Call] = []
+        self.observe: Callable[[int, int], None] = lambda pairs, calls: None
+        """Told of every pass: how many pairs it had and how many calls it served."""
+        self.span: Callable[[int], AbstractContextManager[object]] = lambda pairs: nullcontext()
+        """Surrounds every pass, for tracing."""
+
+    @property
+    def digest(self) -> str:
+        """The model's digest; it may change while a lazy model loads."""
+        return self._model.digest
+
+    @property
+    def thresholds(self) -> Mapping[Relation, float]:
+        """The model's thresholds."""
+        return self._model.thresholds
+
+    def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        """Probabilities of shape (len(pairs), 5), as the model gives them."""
+        call = _Call(pairs)
+        with self._guard:
+            self._waiting.append(call)
+        with self._turn:
+            if not call.done:
+                with self._guard:
+                    batch, self._waiting = self._waiting, []
+                self._run(batch)
+        return call.result()
+
+    def _run(self, batch: list[_Call]) -> None:
+        distinct = list(dict.fromkeys(pair for call in batch for pair in call.pairs))
+        try:
+            with self.span(len(distinct)):
+                rows = self._model.predict_proba(distinct)
+        except BaseException as error:  # every caller must hear of it, whichever thread ran the pass
+            for call in batch:
+                call.error = error
+            return
+        place = {pair: row for row, pair in enumerate(distinct)}
+        for call in batch:
+            call.rows = rows[[place[pair] for pair in call.pairs]]
+        self.observe(len(distinct), len(batch))
