@@ -207,7 +207,8 @@ def test_nobody_there_raises_after_the_retries() -> None:
 def test_a_page_that_is_no_completion_is_an_unusable_answer() -> None:
     with serving(lambda body: "", usage=False) as stub:
         asking = client(stub, answer_retries=0)
-        assert isinstance(asking.ask(question()), Unanswered)
+        answer = asking.ask(question())
+    assert isinstance(answer, Unanswered)
     assert (asking.usage.unmetered, asking.usage.input_tokens) == (1, 0)
 
 

@@ -214,7 +214,7 @@ DIALOGUE = [
 
 @pytest.mark.integration
 def test_facts_are_dated_and_name_their_turn() -> None:
-    facts = [
+    facts: list[dict[str, Any]] = [
         {"text": "The user moved to Ghent on 2026-03-01.", "time": None, "turn": 1},
         {"text": "The user has a cat.", "time": "2026-03-02", "turn": 3},
     ]
