@@ -41,13 +41,18 @@ def cross_topic_pairs(families: Sequence[Family], count: int, seed: int) -> list
     `DataError` when the families can't give that many.
     """
     generator = random.Random(seed)
-    facts = [(text, family.domain) for family in families for text in family.texts()]
+    facts = [text for family in families for text in family.texts()]
+    domains: dict[str, set[str]] = {}
+    for family in families:
+        for text in family.texts():
+            domains.setdefault(text, set()).add(family.domain)
     pairs: dict[Pair, None] = {}
     for _ in range(200 * count):
         if len(pairs) == count:
             break
-        (old, old_domain), (new, new_domain) = generator.choice(facts), generator.choice(facts)
-        if old != new and unrelated(old_domain, new_domain):
+        old, new = generator.choice(facts), generator.choice(facts)
+        # A plain fact may stand in families of several domains.
+        if old != new and all(unrelated(one, other) for one in domains[old] for other in domains[new]):
             pairs[Pair(old, new)] = None
     if len(pairs) < count:
         raise DataError(

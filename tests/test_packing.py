@@ -44,7 +44,7 @@ def test_a_chain_gets_back_what_the_others_leave() -> None:
 
 
 def test_the_first_view_shows_its_current_value_when_nothing_else_fits() -> None:
-    assert pack([CHAIN], 27) == ["The user's tea: [8 earlier values in evidence] -> sort 9 (current, as of 2026-03-01)"]
+    assert pack([CHAIN], 28) == ["The user's tea: [8 earlier values in evidence] -> sort 9 (current, as of 2026-03-01)"]
 
 
 def test_plain_views_are_only_cut_at_the_end_of_the_budget() -> None:
