@@ -17,10 +17,10 @@ class Access:
     _judge: Judge
     _reviser: Reviser
 
-    def _reading(self) -> AbstractContextManager[Store]:
-        """One snapshot of the store for several reads."""
+    def _reading(self, *users: str | None) -> AbstractContextManager[Store]:
+        """One snapshot of the store for several reads of these users' rows (None: whoever's)."""
         raise NotImplementedError
 
-    def _writing(self) -> AbstractContextManager[Store]:
-        """The store, for this thread alone."""
+    def _writing(self, *users: str | None) -> AbstractContextManager[Store]:
+        """The store, for this thread alone, and for these users' rows (None: whoever's)."""
         raise NotImplementedError

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from roam.judging import Judge, OwnedPair
 from roam.records import FusionRequest, Observation
-from roam.retrieval import VectorKind, nearest
 from roam.storage import Store
 from roam.validation import duplicate_key
+from roam.vectors import VectorKind, nearest
 
 
 class Lookahead:

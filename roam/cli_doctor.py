@@ -80,7 +80,7 @@ def _optional(extra: str, names: tuple[str, ...]) -> Check:
 def _vectors() -> Check:
     """Whether SQLite and its vector search work: the smallest store there is, in memory."""
     try:
-        from roam.schema import connect
+        from roam.sqlite import connect
 
         database = connect(":memory:", embedder_digest="doctor", dimension=2)
     except RoamError as error:
@@ -170,7 +170,8 @@ def _store(path: str) -> Check:
 def _store_file(file: Path) -> Check:
     import apsw
 
-    from roam.schema import APPLICATION_ID, SCHEMA_VERSION
+    from roam.schema import SCHEMA_VERSION
+    from roam.sqlite import APPLICATION_ID
 
     try:
         database = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)

@@ -21,9 +21,9 @@ from roam.judging import Judge, OwnedPair, Stats
 from roam.policy import RoleUpdate, Stamp, count_relation, update_roles
 from roam.records import Decision, FusionRequest, Judgement, Observation
 from roam.relations import RELATIONS, Relation
-from roam.retrieval import VectorKind, embed, move_to_evidence, nearest, put_vector
 from roam.state import Overrides
-from roam.storage import Store, as_mapping
+from roam.storage import Store, as_mapping, taken
+from roam.vectors import VectorKind, embed, move_to_evidence, nearest, put_vector
 from roam.views import FusedView, Part, ViewBuilder, fusion_request
 
 EXACT = "exact"
@@ -100,13 +100,13 @@ class Consolidator:
                 if known is not None:
                     return known
                 plan = self._plan(observation, vector, lookahead)
-            with self.store.transaction():
+            with self.store.transaction(observation.user):
                 if self.store.version(observation.user) == plan.version:
                     self._write(plan)
                     return plan.decision
             self.stats.retries += 1
         # Writers of the same user keep coming in between: plan under the lock, which nobody can overtake.
-        with self.store.transaction():
+        with self.store.transaction(observation.user):
             known = self.known(observation)
             if known is not None:
                 return known
@@ -124,9 +124,7 @@ class Consolidator:
         if stored is None:
             return None
         if replace(stored, sequence=0) != observation:
-            raise InputError(
-                f"id {observation.id!r} is taken by another observation: leave the id out or choose another"
-            )
+            raise InputError(taken(observation.id))
         return self.store.decision_event(observation.id).decision
 
     def stamp(self, observation: Observation) -> Stamp:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import apsw
-
-from roam.errors import StoreError
 from roam.events import EventKind, Receipt
 from roam.records import Observation
 from roam.revision import Reviser, make_event
@@ -38,25 +35,13 @@ def erase(reviser: Reviser, observation: Observation) -> Receipt:
         return log.version, write
 
     event_id = reviser.commit(user, attempt)
-    return Receipt(event_id, 1, scrub(store))
+    return Receipt(event_id, 1, store.db.scrub())
 
 
 def erase_user(store: Store, user: str) -> Receipt:
     """Remove every row of one user; the receipt does not name the user."""
-    with store.transaction():
+    with store.transaction(user):
         count = store.delete_user(user)
         receipt = make_event("", EventKind.ERASE, detail=f"{count} observations")
         store.append_event(receipt)
-    return Receipt(receipt.id, count, scrub(store))
-
-
-def scrub(store: Store) -> bool:
-    """Rewrite the file and empty its journal, so that no freed page keeps old bytes; False while others read it."""
-    try:
-        store.rows("VACUUM")
-        busy = store.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
-    except StoreError as error:
-        if isinstance(error.__cause__, (apsw.BusyError, apsw.LockedError)):
-            return False
-        raise
-    return not busy
+    return Receipt(receipt.id, count, store.db.scrub())

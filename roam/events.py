@@ -109,11 +109,22 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Proof of an erasure, without content. `scrubbed` is False while another process still reads the old pages."""
+    """Proof of an erasure, without content. `scrubbed` is False while another process still reads the old
+    pages, and for a store on a server, whose files are cleaned by its operator.
+    """
 
     event_id: str
     observations: int
     scrubbed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reindexed:
+    """What was embedded anew, and the embedder that the store is bound to now."""
+
+    embedder: str
+    users: int
+    observations: int
 
 
 @dataclass(frozen=True, slots=True)

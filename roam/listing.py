@@ -41,7 +41,7 @@ class Listing(Access):
     def primaries(self, *, user: str) -> list[View]:
         """Return all views of one user in arrival order of their Primaries."""
         owner = clean_user(user)
-        with self._reading() as store:
+        with self._reading(owner) as store:
             return [make_view(store.members(owner, id), id, text) for id, text in store.views(owner).items()]
 
     def evidence(self, id: str, *, user: str | None = None) -> list[Observation]:
@@ -49,7 +49,7 @@ class Listing(Access):
 
         With `user` given, an id of another user is not found.
         """
-        with self._reading() as store:
+        with self._reading(user) as store:
             observation = store.observation(id, user)
             members = store.members(observation.user, id)
             order = in_time_order([Stamp(entry.id, entry.sequence, entry.observed_at) for entry in members])
@@ -58,7 +58,7 @@ class Listing(Access):
 
     def get(self, id: str, *, user: str | None = None) -> Record:
         """Return one observation with its role and its Primary; both are None once it is retracted."""
-        with self._reading() as store:
+        with self._reading(user) as store:
             observation = store.observation(id, user)
             placed = store.find_state(id)
             return make_record(observation, None if placed is None else placed[0], store.recorded_at(id))
@@ -72,7 +72,7 @@ class Listing(Access):
         """Return up to `limit` views of one user in arrival order of their Primaries."""
         owner, start = clean_user(user), _start(cursor, "primaries")
         check_count(limit, "limit")
-        with self._reading() as store:
+        with self._reading(owner) as store:
             rows = store.primaries_after(owner, start, limit + 1)
             return _page(
                 "primaries", rows, limit, lambda row: make_view(store.members(owner, row[0].id), row[0].id, row[1])
@@ -84,7 +84,7 @@ class Listing(Access):
         """Return up to `limit` observations that are Evidence of one Primary, in arrival order."""
         start = _start(cursor, "evidence")
         check_count(limit, "limit")
-        with self._reading() as store:
+        with self._reading(user) as store:
             primary = store.observation(id, user)
             members = store.members(primary.user, id, after=start, limit=limit + 2)
             rows = [(member, None) for member in members if member.id != id]
@@ -94,7 +94,7 @@ class Listing(Access):
         """Return up to `limit` observations of one user in arrival order, each with its role, retracted ones too."""
         owner, start = clean_user(user), _start(cursor, "observations")
         check_count(limit, "limit")
-        with self._reading() as store:
+        with self._reading(owner) as store:
             rows = [(entry, None) for entry in store.observations(owner, after=start, limit=limit + 1)]
 
             def record(row: tuple[Observation, None]) -> Record:
@@ -107,7 +107,7 @@ class Listing(Access):
         """Return up to `limit` events of one user in the order in which they were recorded."""
         owner, start = clean_user(user), _start(cursor, "history")
         check_count(limit, "limit")
-        with self._reading() as store:
+        with self._reading(owner) as store:
             rows = [(event, None) for event in store.events(owner, after=start, limit=limit + 1)]
             return _page("history", rows, limit, lambda row: row[0])
 
@@ -117,7 +117,7 @@ class Listing(Access):
         The file holds observations, events (decisions, verdicts, retractions, ...) and judgements, but no vectors: it
         can be imported into a store with another embedder. The same content gives the same bytes.
         """
-        with self._reading() as store:
+        with self._reading(user) as store:
             users = store.users() if user is None else [clean_user(user)]
             return write_lines(path, transfer.export_lines(store, users, receipts=user is None))
 

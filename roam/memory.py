@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from roam.batching import Lookahead
 from roam.consolidation import NO_FORESIGHT, Consolidator, Foresight
+from roam.database import open_database
 from roam.errors import InputError, StoreError
 from roam.intake import Parts, make_observation, make_observations, resolve_parts
 from roam.interfaces import Embedder, Fuser
@@ -24,13 +25,14 @@ from roam.policy import check_thresholds
 from roam.records import Decision, Observation, SearchResult
 from roam.relations import Relation
 from roam.replaying import Replay, compare, count_relations, redecided
-from roam.retrieval import default_floor, embed, search_views
+from roam.retrieval import default_floor, search_views
 from roam.reviewing import Reviewing
 from roam.revision import Reviser
 from roam.state import overrides, rebase
 from roam.storage import Store
 from roam.timeline import Timeline
 from roam.validation import check_count, clean_text, clean_user
+from roam.vectors import embed
 from roam.views import ViewBuilder
 
 DEFAULT_K = 10  # candidates an observation, as in the paper's experiments
@@ -62,7 +64,7 @@ class Memory(Timeline, Reviewing, Listing):
         self._k, self._floor = k, floor
         self._lock = threading.RLock()
         digest, dimension = parts.embedder.digest, parts.embedder.dimension
-        self._store = Store(path, embedder_digest=digest, dimension=dimension, rebind=reindex)
+        self._store = Store(open_database(path, embedder_digest=digest, dimension=dimension, rebind=reindex))
         self._embedder = parts.embedder
         self._judge = Judge(self._store, parts.relation_model, self.stats)
         self._views = ViewBuilder(parts.fuser, self.stats, parts.relation_model)
@@ -79,8 +81,8 @@ class Memory(Timeline, Reviewing, Listing):
             thresholds=given,
         )
         self._closed = False
-        if reindex:
-            self._reviser.reindex()
+        self.reindexed = self._reviser.reindex() if reindex else None
+        """What `reindex` at opening did."""
 
     @classmethod
     def open(
@@ -95,7 +97,7 @@ class Memory(Timeline, Reviewing, Listing):
         thresholds: Mapping[str, float] | None = None,
         reindex: bool = False,
     ) -> Self:
-        """Open or create the store at `path` (":memory:" for one that is not kept).
+        """Open or create the store at `path`: a file, ":memory:" for one that is not kept, or a postgresql:// address.
 
         Args:
             manager: "pretrained", an adapter folder, a manager (relation_model and fuser), or a relation model.
@@ -142,7 +144,7 @@ class Memory(Timeline, Reviewing, Listing):
         """Close the file. A second call does nothing; every other call raises `InputError` afterwards."""
         with self._lock:
             self._closed = True
-            self._store.close()
+            self._store.db.close()
 
     def check_open(self) -> None:
         """Raise `InputError` once the memory is closed."""
@@ -150,14 +152,15 @@ class Memory(Timeline, Reviewing, Listing):
             raise InputError("this memory is closed: open it again with Memory.open")
 
     @contextmanager
-    def _writing(self) -> Iterator[Store]:
+    def _writing(self, *users: str | None) -> Iterator[Store]:
         with self._lock:
             self.check_open()
-            yield self._store
+            with self._store.scope([clean_user(user) for user in users if user is not None]):
+                yield self._store
 
     @contextmanager
-    def _reading(self) -> Iterator[Store]:
-        with self._writing() as store, store.snapshot():
+    def _reading(self, *users: str | None) -> Iterator[Store]:
+        with self._writing(*users) as store, store.snapshot():
             yield store
 
     # Writing ----------------------------------------------------------------------------------------------------
@@ -182,7 +185,7 @@ class Memory(Timeline, Reviewing, Listing):
             source: where it came from, for example a message id.
         """
         observation = make_observation(text, user, observed_at, source, id)
-        with self._writing():
+        with self._writing(observation.user):
             vector = embed(self._embedder, [observation.text])[0]
             return self._consolidate(observation, vector)
 
@@ -194,9 +197,10 @@ class Memory(Timeline, Reviewing, Listing):
         """
         batch = make_observations(observations)
         decisions: list[Decision] = []
-        with self._writing() as store:
+        with self._reading():
             for observation in batch:
                 self._consolidator.known(observation)  # refuses an id that is taken before anything is stored
+        with self._writing(*{observation.user for observation in batch}) as store:
             for start in range(0, len(batch), Lookahead.WINDOW):
                 window = batch[start : start + Lookahead.WINDOW]
                 vectors = embed(self._embedder, [observation.text for observation in window])
@@ -209,7 +213,7 @@ class Memory(Timeline, Reviewing, Listing):
                     floor=self._floor,
                     foresee=self._consolidator.foresee,
                 )
-                with store.bulk():
+                with store.db.bulk():
                     for position, observation in enumerate(window):
                         lookahead.advance(position)
                         decisions.append(self._consolidate(observation, vectors[position], lookahead))
@@ -240,7 +244,7 @@ class Memory(Timeline, Reviewing, Listing):
         check_count(budget, "budget")
         if limit is not None:
             check_count(limit, "limit")
-        with self._reading() as store:
+        with self._reading(owner) as store:
             return search_views(
                 store,
                 self._embedder,
@@ -270,7 +274,7 @@ class Memory(Timeline, Reviewing, Listing):
         else:
             limits = check_thresholds(thresholds)
         with (
-            self._reading() as store,
+            self._reading(owner) as store,
             Memory(":memory:", parts, k=self._k, floor=self._floor, thresholds=limits) as twin,
         ):
             log, now = self._reviser.read(owner), store.primary_of(owner)

@@ -26,7 +26,7 @@ class Reviewing(Access):
         Pairs with a retracted observation are left out. `decide` settles one.
         """
         owner = clean_user(user)
-        with self._reading() as store:
+        with self._reading(owner) as store:
             placed = store.primary_of(owner)
             return [
                 DoubtfulPair(decision, relation, probability, store.observation(old), store.observation(new))
@@ -52,7 +52,7 @@ class Reviewing(Access):
             InputError: a pair that is not (new, earlier one) of one user, or a key that is taken.
         """
         label = parse_relation(relation)
-        with self._writing() as store:
+        with self._writing(user) as store:
             return self._reviser.review(store.observation(new_id, user), store.observation(old_id, user), label, key)
 
     def export_pairs(self, path: str | Path, *, user: str | None = None) -> int:
@@ -61,7 +61,7 @@ class Reviewing(Access):
         A verdict is the label; `probs` are the model's, where it judged the pair; `group` is a hash of the user, so
         that splits never cut a user and the file names none. A file that was there is replaced.
         """
-        with self._reading() as store:
+        with self._reading(user) as store:
             users = store.users() if user is None else [clean_user(user)]
             return write_lines(path, (line for owner in users for line in _pairs(store, owner)))
 

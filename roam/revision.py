@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roam.errors import InputError
-from roam.events import Change, Event, EventKind, Replayed, Verdict, new_event_id, now
+from roam.events import Change, Event, EventKind, Reindexed, Replayed, Verdict, new_event_id, now
 from roam.interfaces import Embedder
 from roam.records import Observation
 from roam.refold import Refolder
 from roam.relations import Relation
 from roam.replaying import Replay
-from roam.retrieval import VectorKind, drop_vectors, embed, get_vector, put_vector
 from roam.state import State, difference, effective_undos, fold, open_reviews, overrides, rebase
 from roam.storage import JudgementRow, Store
 from roam.validation import clean_id
+from roam.vectors import VectorKind, drop_vectors, embed, get_vector, put_vector
 from roam.views import ViewBuilder
 
 _TRIES = 4
@@ -165,13 +165,18 @@ class Reviser:
 
         self.commit(user, attempt)
 
-    def reindex(self) -> None:
+    def reindex(self) -> Reindexed:
         """Embed all that is stored with this embedder, in one transaction, and bind the store to it."""
-        with self.store.transaction():
-            for user in self.store.users():
+        observations = 0
+        with self.store.transaction(None):
+            users = self.store.users()
+            self.store.clear_vectors()
+            self.store.db.bind_embedder(self.embedder.digest, self.embedder.dimension)
+            for user in users:
                 log = self.read(user)
                 self.plan_rebuild(log)(log.observations)
-            self.store.bind_embedder(self.embedder.digest, self.embedder.dimension)
+                observations += len(log.observations)
+        return Reindexed(self.embedder.digest, len(users), observations)
 
     def plan_rebuild(self, log: Log) -> Callable[[Mapping[str, Observation]], None]:
         """Embed all texts of a log; return what writes its state, given the observations as they are stored."""
@@ -235,10 +240,10 @@ class Reviser:
         for _ in range(_TRIES):
             with self.store.snapshot():
                 version, write = attempt()
-            with self.store.transaction():
+            with self.store.transaction(user):
                 if self.store.version(user) == version:
                     return write()
-        with self.store.transaction():
+        with self.store.transaction(user):
             _, write = attempt()
             return write()
 

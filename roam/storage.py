@@ -1,11 +1,13 @@
-"""Rows of the store: observations, events, current state, judgements and review items, in one SQLite file.
+"""Rows of the store: observations, events, current state, judgements and review items.
 
-Every method works on one connection; writes happen inside `transaction()`. Nothing here decides anything.
+Every method works on one connection; writes happen inside `transaction()`. Nothing here decides anything. The SQL is
+what both back ends read (`roam.database`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,15 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roam.database import Database
-from roam.errors import NotFoundError, StoreError
+from roam.errors import InputError, NotFoundError, StoreError
 from roam.events import Event, decode_event, encode_payload
 from roam.records import Judgement, Observation
 from roam.relations import RELATIONS, Relation
+from roam.schema import USER_TABLES
 from roam.validation import duplicate_key, text_hash
 
 _OBSERVATION = "sequence, id, user, text, observed_at, source"
 _JOINED = "o.sequence, o.id, o.user, o.text, o.observed_at, o.source"
-_ALL = -1  # no limit, in SQLite's words
+_ALL = 2**62  # no limit
 
 
 def iso(moment: datetime | None) -> str | None:
@@ -50,16 +53,32 @@ class JudgementRow:
     known_after: int = 0
 
 
-class Store(Database):
-    """The rows of one open store file."""
+class Store:
+    """The rows of one open store."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self.rows = db.rows
+
+    def scope(self, users: Sequence[str]) -> AbstractContextManager[None]:
+        """See `Database.scope`."""
+        return self.db.scope(users)
+
+    def transaction(self, user: str | None) -> AbstractContextManager[None]:
+        """See `Database.transaction`."""
+        return self.db.transaction(user)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """See `Database.snapshot`."""
+        return self.db.snapshot()
 
     # Observations -----------------------------------------------------------------------------------------------
 
     def insert_observation(self, observation: Observation, recorded_at: datetime) -> int:
-        """Append one observation and return its sequence."""
-        self.rows(
+        """Append one observation and return its sequence; `InputError` for an id that is taken, by whomever."""
+        found = self.rows(
             "INSERT INTO observations (id, user, text, text_hash, duplicate_key, observed_at, source, recorded_at) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING sequence",
             (
                 observation.id,
                 observation.user,
@@ -71,7 +90,9 @@ class Store(Database):
                 iso(recorded_at),
             ),
         )
-        return self.db.last_insert_rowid()
+        if not found:
+            raise InputError(taken(observation.id))
+        return int(found[0][0])
 
     def find_observation(self, id: str) -> Observation | None:
         """Return the observation with this id, or None."""
@@ -92,6 +113,8 @@ class Store(Database):
 
     def observations_at(self, sequences: Sequence[int]) -> list[Observation]:
         """Return the observations with these sequences, in the order asked for."""
+        if not sequences:
+            return []
         marks = ", ".join("?" * len(sequences))
         found = self.rows(f"SELECT {_OBSERVATION} FROM observations WHERE sequence IN ({marks})", sequences)
         by_sequence = {row[0]: _observation(row) for row in found}
@@ -109,9 +132,10 @@ class Store(Database):
         return int(self.rows("SELECT coalesce(max(sequence), 0) FROM events WHERE user = ?", (user,))[0][0])
 
     def append_event(self, event: Event) -> int:
-        """Append one event to the log and return its sequence."""
-        self.rows(
-            "INSERT INTO events (id, user, kind, observation_id, recorded_at, payload) VALUES (?, ?, ?, ?, ?, ?)",
+        """Append one event to the log and return its sequence; `InputError` for an id that is taken, by whomever."""
+        found = self.rows(
+            "INSERT INTO events (id, user, kind, observation_id, recorded_at, payload) VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT DO NOTHING RETURNING sequence",
             (
                 event.id,
                 event.user,
@@ -121,7 +145,9 @@ class Store(Database):
                 encode_payload(event),
             ),
         )
-        return self.db.last_insert_rowid()
+        if not found:
+            raise InputError(f"key {event.id!r} is taken by another event: leave it out or choose another")
+        return int(found[0][0])
 
     def events(self, user: str, *, after: int = 0, limit: int = _ALL) -> list[Event]:
         """Return the user's log in order, what comes after a sequence."""
@@ -157,6 +183,8 @@ class Store(Database):
 
     def views_of(self, ids: Sequence[str]) -> dict[str, str]:
         """Return the view texts of these Primaries."""
+        if not ids:
+            return {}
         marks = ", ".join("?" * len(ids))
         return dict(self.rows(f"SELECT id, view FROM state WHERE id IN ({marks}) AND view IS NOT NULL", ids))
 
@@ -193,7 +221,8 @@ class Store(Database):
     def place(self, observation: Observation, primary_id: str, view: str | None) -> None:
         """Put one observation into the state, replacing where it was; `view` is given for a Primary only."""
         self.rows(
-            "INSERT OR REPLACE INTO state (sequence, id, user, primary_id, view) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO state (sequence, id, user, primary_id, view) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (sequence) DO UPDATE SET primary_id = excluded.primary_id, view = excluded.view",
             (observation.sequence, observation.id, observation.user, primary_id, view),
         )
 
@@ -239,8 +268,8 @@ class Store(Database):
     def save_judgement(self, user: str, row: JudgementRow) -> None:
         """Keep one row of the judgement cache; what is already there stays."""
         self.rows(
-            "INSERT OR IGNORE INTO judgements (user, new_hash, old_hash, model, probabilities, known_after) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO judgements (user, new_hash, old_hash, model, probabilities, known_after) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (user, row.new_hash, row.old_hash, row.model, row.probabilities.astype("<f4").tobytes(), row.known_after),
         )
 
@@ -258,8 +287,9 @@ class Store(Database):
     def add_review(self, event: Event, judgement: Judgement) -> None:
         """Keep a pair whose best relation stayed below its threshold, for a person to decide."""
         self.rows(
-            "INSERT OR REPLACE INTO review (event_id, user, new_id, old_id, relation, probability, recorded_at) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO review (event_id, user, new_id, old_id, relation, probability, recorded_at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (event_id, old_id) DO UPDATE SET "
+            "relation = excluded.relation, probability = excluded.probability, recorded_at = excluded.recorded_at",
             (event.id, event.user, event.observation_id, *_doubt(judgement), iso(event.recorded_at)),
         )
 
@@ -301,7 +331,7 @@ class Store(Database):
     def delete_user(self, user: str) -> int:
         """Delete every row of one user and return how many observations there were."""
         count = int(self.rows("SELECT count(*) FROM observations WHERE user = ?", (user,))[0][0])
-        for table in ("review", "judgements", "vectors", "state", "events", "observations"):
+        for table in USER_TABLES:
             self.rows(f"DELETE FROM {table} WHERE user = ?", (user,))
         return count
 
@@ -310,15 +340,19 @@ class Store(Database):
         self.rows("DELETE FROM state WHERE user = ?", (user,))
         self.rows("DELETE FROM vectors WHERE user = ?", (user,))
 
-    def bind_embedder(self, digest: str, dimension: int) -> None:
-        """Say which embedder the vectors are of."""
-        for name, value in (("embedder", digest), ("dimension", str(dimension))):
-            self.rows("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (name, value))
+    def clear_vectors(self) -> None:
+        """Delete every user's vectors."""
+        self.rows("DELETE FROM vectors")
 
     def users(self) -> list[str]:
         """Return every user with at least one observation or event."""
         sql = "SELECT user FROM observations UNION SELECT user FROM events WHERE user <> '' ORDER BY 1"
         return [row[0] for row in self.rows(sql)]
+
+
+def taken(id: str) -> str:
+    """Say that an observation's id is in use."""
+    return f"id {id!r} is taken by another observation: leave the id out or choose another"
 
 
 def _doubt(judgement: Judgement) -> tuple[str, str, float]:

@@ -16,7 +16,7 @@ from roam.revision import Log
 from roam.state import State, fold, make_view, overrides
 from roam.storage import Store
 from roam.validation import clean_user, parse_time
-from roam.verification import Verification, verify_file, verify_orphans, verify_user
+from roam.verification import Verification, verify_orphans, verify_user
 
 
 class Timeline(Access):
@@ -25,7 +25,7 @@ class Timeline(Access):
     def history(self, *, user: str) -> list[Event]:
         """Return all events of one user in the order in which they were recorded."""
         owner = clean_user(user)
-        with self._reading() as store:
+        with self._reading(owner) as store:
             return store.events(owner)
 
     def explain(self, id: str, *, user: str | None = None) -> Explanation:
@@ -34,7 +34,7 @@ class Timeline(Access):
         Raises:
             NotFoundError: an unknown id, or one of another user when `user` is given.
         """
-        with self._reading() as store:
+        with self._reading(user) as store:
             observation = store.observation(id, user)
             log = self._reviser.read(observation.user)
             state, later, decision = State(), [], None
@@ -74,7 +74,7 @@ class Timeline(Access):
             raise InputError("time is None: give an ISO 8601 date or date-time")
         if by not in ("observed", "recorded"):
             raise InputError(f"by is {by!r}: use 'observed' or 'recorded'")
-        with self._reading() as store:
+        with self._reading(owner) as store:
             log = self._reviser.read(owner)
             if by == "recorded":
                 state = fold((event for event in log.events if event.recorded_at <= moment), log.observations)
@@ -95,7 +95,7 @@ class Timeline(Access):
         The observation stays in the log, and `undo` of the returned event brings it back. With a `key`, asking again
         returns the event of the first time: a rerun after a crash is exact. So it is for `undo` and `redo`.
         """
-        with self._writing() as store:
+        with self._writing(user) as store:
             return self._reviser.retract(store.observation(id, user), key)
 
     def undo(self, event_id: str, *, user: str | None = None, key: str | None = None) -> Event:
@@ -105,7 +105,7 @@ class Timeline(Access):
             NotFoundError: an unknown event, or one of another user when `user` is given.
             InputError: an event that cannot be undone, or is undone already, or a key that is taken.
         """
-        with self._writing() as store:
+        with self._writing(user) as store:
             return self._reviser.undo(_event_of(store, event_id, user), key)
 
     def redo(self, event_id: str, *, user: str | None = None, key: str | None = None) -> Event:
@@ -115,7 +115,7 @@ class Timeline(Access):
             NotFoundError: an unknown event, or one of another user when `user` is given.
             InputError: an event that is not undone at present, or a key that is taken.
         """
-        with self._writing() as store:
+        with self._writing(user) as store:
             return self._reviser.redo(_event_of(store, event_id, user), key)
 
     def apply(self, replay: Replay, *, key: str | None = None) -> Event:
@@ -126,7 +126,7 @@ class Timeline(Access):
         Raises:
             InputError: something was recorded of the user since the replay was made, or the key is taken.
         """
-        with self._writing():
+        with self._writing(replay.user):
             return self._reviser.apply(replay, key)
 
     def erase(self, id: str, *, user: str | None = None) -> Receipt:
@@ -135,7 +135,7 @@ class Timeline(Access):
         What depended on it is rebuilt as if it had never been observed. A receipt without content stays in the log.
         Backups, exports and file system snapshots are outside of what this can reach.
         """
-        with self._writing() as store:
+        with self._writing(user) as store:
             observation = store.observation(id, user)
             self._judge.forget()
             return erase(self._reviser, observation)
@@ -143,7 +143,7 @@ class Timeline(Access):
     def erase_user(self, user: str) -> Receipt:
         """Remove everything of one user; the receipt says how many observations. Other users' rows are not touched."""
         owner = clean_user(user)
-        with self._writing() as store:
+        with self._writing(owner) as store:
             self._judge.forget()
             return erase_user(store, owner)
 
@@ -153,10 +153,11 @@ class Timeline(Access):
         With `repair` the state of each user with a problem is rebuilt from the log, and rows of nobody are deleted.
         """
         with self._writing() as store:
-            problems, repaired, count = [*verify_file(store), *verify_orphans(store, repair=repair)], [], 0
+            problems, repaired, count = [*store.db.faults(), *verify_orphans(store, repair=repair)], [], 0
             users = store.users()
             for user in users:
-                found, observations = verify_user(store, self._reviser, user, self._embedder)
+                with store.snapshot():
+                    found, observations = verify_user(store, self._reviser, user, self._embedder)
                 problems += found
                 count += observations
                 if found and repair:

@@ -202,7 +202,7 @@ def take_in(store: Store, reviser: Reviser, blocks: Mapping[str, Block]) -> Impo
         skipped = [user for user, block in blocks.items() if user and _is_there(store, user, block)]
     fresh = {user: block for user, block in blocks.items() if user not in skipped}
     plans = {user: reviser.plan_rebuild(_checked(user, block)) for user, block in fresh.items() if user}
-    with store.transaction():
+    with store.transaction(None):
         for user, block in fresh.items():
             _refuse_taken(store, user, block)
             _insert(store, user, block)

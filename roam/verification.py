@@ -10,10 +10,10 @@ import numpy as np
 
 from roam.events import EventKind
 from roam.interfaces import Embedder
-from roam.retrieval import VectorKind, embed
 from roam.revision import Log, Reviser
 from roam.state import State, open_reviews
 from roam.storage import Store
+from roam.vectors import VectorKind, embed
 
 # Batched and single passes of an encoder differ by rounding only.
 _COSINE_TOLERANCE = 1e-3
@@ -32,11 +32,6 @@ class Verification:
     def ok(self) -> bool:
         """Whether nothing was found."""
         return not self.problems
-
-
-def verify_file(store: Store) -> list[str]:
-    """Return what SQLite itself finds wrong with the file."""
-    return [f"file: {row[0]}" for row in store.rows("PRAGMA integrity_check") if row[0] != "ok"]
 
 
 def verify_user(store: Store, reviser: Reviser, user: str, embedder: Embedder) -> tuple[list[str], int]:
@@ -61,7 +56,7 @@ def verify_orphans(store: Store, *, repair: bool) -> list[str]:
         if count:
             problems.append(f"table {table} has {count} rows of users of whom nothing is observed")
             if repair:
-                with store.transaction():
+                with store.transaction(None):
                     store.rows(f"DELETE {where}")
     return problems
 
@@ -108,7 +103,7 @@ def _vectors(store: Store, log: Log, state: State, embedder: Embedder) -> Iterat
         if primary == id:
             expected[VectorKind.VIEW.value, observation.sequence] = state.views[id]
     rows = store.rows("SELECT kind, sequence, embedding FROM vectors WHERE user = ?", (log.user,))
-    stored = {(kind, sequence): np.frombuffer(blob, dtype="<f4") for kind, sequence, blob in rows}
+    stored = {(kind, sequence): store.db.from_sql(embedding) for kind, sequence, embedding in rows}
     for key in expected.keys() ^ stored.keys():
         yield f"vector {key} is {'missing' if key in expected else 'left over'}"
     shared = [key for key in expected if key in stored]

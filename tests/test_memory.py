@@ -16,7 +16,8 @@ from roam.events import EventKind
 from roam.memory import Memory
 from roam.records import Observation, Pair, Role
 from roam.relations import Relation
-from roam.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
+from roam.schema import SCHEMA_VERSION, statements
+from roam.sqlite import APPLICATION_ID, WORDS
 from tests.stubs import BrokenFuser, HashEmbedder, JoinFuser, ScriptedRelations
 
 ROWS = ("observations", "events", "judgements", "state", "vectors", "review")
@@ -361,7 +362,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> No
         tables = memory._store.rows("SELECT name, sql FROM sqlite_master ORDER BY name")
         rows = {name: memory._store.rows(f"SELECT * FROM {name}") for name in ("meta", *ROWS)}
     old = apsw.Connection(str(tmp_path / "old.db"))
-    old.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version=1; {MIGRATIONS[1]}")
+    old.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version=1; {statements(1, WORDS)}")
     for name, content in rows.items():
         for row in content:
             old.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)
@@ -383,7 +384,7 @@ def test_S21_another_embedder_is_refused_and_data_kept(tmp_path: Path) -> None:
         assert [view.text for view in memory.primaries(user="u")] == [TEA]
 
 
-@pytest.mark.parametrize("path", ["", "no/such/folder/m.db", "postgresql://localhost/roam"])
+@pytest.mark.parametrize("path", ["", "no/such/folder/m.db", "mysql://localhost/roam"])
 def test_a_path_that_cannot_hold_a_file_is_refused(path: str) -> None:
     with pytest.raises(InputError):
         open_memory(path=path)

@@ -147,7 +147,7 @@ def test_S04_add_many_equals_one_by_one(
 
 
 class Store(RuleBasedStateMachine):
-    """Any sequence of add, late add, batch, retract, undo, redo, review, replay, erase and erase_user keeps the invariants.
+    """Any sequence of add, late add, batch, retract, undo, redo, review, replay and erasure keeps the invariants.
 
     A neighbour with the same words lives in the same store; nothing that happens to the user may touch one of his rows.
     """
