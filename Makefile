@@ -1,4 +1,5 @@
 # make run            the main job: install, train, evaluate, fill a store, print one page (QUICK=1: a smoke run)
+# make install        all of the below: training, evaluation, tests
 # make test|lint      what .ci/run runs
 # make bench          speed of the write path and of search on this machine
 # Variables: VENV=.venv  PYTHON=python3  CPU=1 (torch wheel without CUDA)  TORCH=torch==2.13.0  OUT=reports/run  RUN=runs/run
@@ -10,11 +11,14 @@ OUT    ?= reports/run
 RUN    ?= runs/run
 CONFIG ?= configs/relation/$(if $(QUICK),minilm,cpu).yaml
 PY     := $(VENV)/bin/python
-STAMP  := $(VENV)/.installed
+FOR_RUN := $(VENV)/.installed-run
+FOR_ALL := $(VENV)/.installed
 
 # On Linux the default torch wheel carries CUDA (several GB); CPU=1 takes the small one.
 TORCH_FLAGS := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu,)
-QUICK_TRAIN := $(if $(QUICK),epochs=1 max_train_pairs=2500 eval_pairs=200,)
+QUICK_TRAIN := $(if $(QUICK),epochs=1 max_train_pairs=800 max_dev_pairs=200 eval_pairs=100 swap_margin=0,)
+
+, := ,
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test lint format bench clean
@@ -22,15 +26,24 @@ QUICK_TRAIN := $(if $(QUICK),epochs=1 max_train_pairs=2500 eval_pairs=200,)
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
 
-$(STAMP): pyproject.toml constraints.txt
+# $(call extras,LIST) installs the project with these extras; byte-compiling what is seldom imported would take minutes.
+define extras
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install $(TORCH_FLAGS) "$(TORCH)"
-	$(PY) -m pip install -c constraints.txt -e ".[train,eval,dev]"
-	touch $(STAMP)
+	$(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install --no-compile $(TORCH_FLAGS) "$(TORCH)"
+	$(PY) -m pip install --no-compile -c constraints.txt -e ".[$(1)]"
+	touch $@
+endef
 
-install: $(STAMP)
+$(FOR_RUN): pyproject.toml constraints.txt
+	$(call extras,train$(,)eval)
 
-run: install
+$(FOR_ALL): pyproject.toml constraints.txt
+	$(call extras,train$(,)eval$(,)dev)
+	touch $(FOR_RUN)
+
+install: $(FOR_ALL)
+
+run: $(FOR_RUN)
 	$(PY) -m data.build $(if $(QUICK),--no-neighbours,)
 	$(PY) -m training.relation $(CONFIG) out=$(RUN) $(QUICK_TRAIN)
 	$(PY) -m eval.relation --adapter $(RUN)/adapter --pairs data/relation_test_843.jsonl --out $(OUT)/relation
@@ -48,7 +61,7 @@ format: install
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: install
+bench: $(FOR_RUN)
 	$(PY) scripts/bench.py
 
 clean:
