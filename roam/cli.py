@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from roam.cli_replay import replay_options
 from roam.cli_serve_options import key_options, mcp_options, serve_options
 from roam.errors import InputError, RoamError
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from roam.managers import Manager
     from roam.memory import Memory
 
-MemoryFactory = Callable[[str], "Memory"]
-"""Opens the store at a path."""
+MemoryFactory = Callable[..., "Memory"]
+"""Opens the store at a path; `reindex=True` is passed on to `Memory.open`."""
 ManagerLoader = Callable[[], "Manager"]
 
 EXTRAS = {
@@ -175,7 +176,19 @@ def _repair_commands(commands: Commands) -> None:
     redo = _command(commands, "redo", "have an event count again that was undone", "roam redo 81c0")
     redo.add_argument("id", help="the id of the event that was undone")
 
-    _command(commands, "verify", "check that the store is sound and equals its log", "roam verify --db memory.db")
+    verify = _command(
+        commands, "verify", "check that the store is sound and equals its log", "roam verify --db memory.db"
+    )
+    verify.add_argument("--repair", action="store_true", help="rebuild from its log what does not equal it")
+
+    replay = _command(
+        commands, "replay", "show what --manager or other thresholds would make of a user's facts",
+        "roam replay --user maya --threshold CON=0.9",
+    )  # fmt: skip
+    _user(replay)
+    replay_options(replay)
+
+    _command(commands, "reindex", "embed all facts anew, after the encoder has changed", "roam reindex --db memory.db")
 
 
 def _model_commands(commands: Commands) -> None:
@@ -261,7 +274,8 @@ def _run(args: argparse.Namespace, memory_factory: MemoryFactory | None, load_ma
         prepare(args)  # refuses bad arguments before the store is created or a model is loaded
     if args.command not in cli_store.CREATES and memory_missing(args.db):
         raise InputError(f"no store at {args.db!r}: `roam add` makes one, or name another with --db or ROAM_DB")
-    memory = (memory_factory or _default_factory(args))(args.db)
+    open_memory = memory_factory or _default_factory(args)
+    memory = open_memory(args.db, reindex=True) if args.command == "reindex" else open_memory(args.db)
     try:
         return cli_store.COMMANDS[args.command](args, memory)
     finally:
@@ -274,13 +288,14 @@ def memory_missing(path: str) -> bool:
 
 
 def _default_factory(args: argparse.Namespace) -> MemoryFactory:
-    def open_memory(path: str) -> Memory:
+    def open_memory(path: str, *, reindex: bool = False) -> Memory:
         from roam.cli_manager import LazyRelationModel
         from roam.memory import Memory
 
         if args.manager == "prompted":
-            return Memory.open(path, manager="prompted", fusion="manager")
-        return Memory.open(path, manager=LazyRelationModel(args.manager, base=args.base, backend=args.backend))
+            return Memory.open(path, manager="prompted", fusion="manager", reindex=reindex)
+        model = LazyRelationModel(args.manager, base=args.base, backend=args.backend)
+        return Memory.open(path, manager=model, reindex=reindex)
 
     return open_memory
 

@@ -116,7 +116,7 @@ def _(record: ImportReport) -> str:
 
 @line.register
 def _(record: Receipt) -> str:
-    pages = "" if record.scrubbed else "; another process still reads old pages, which go when it closes"
+    pages = "" if record.scrubbed else "; freed pages may keep bytes until no other process reads them"
     return f"{record.observations} observation(s) erased (event {record.event_id}){pages}"
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from roam import cli_replay
 from roam.cli_input import read_content, read_facts
 from roam.cli_render import explanation_text, line, search_text, to_json
 from roam.errors import DataError, InputError
@@ -186,23 +187,25 @@ def redo(args: argparse.Namespace, memory: Memory) -> int:
 
 
 def verify(args: argparse.Namespace, memory: Memory) -> int:
-    report = memory.verify()
+    report = memory.verify(repair=args.repair)
     if args.json:
         print(to_json(report))
     else:
         print("\n".join(report.problems) or "the store is sound and equals its log")
+        if report.repaired:
+            print(f"rebuilt from the log: {', '.join(report.repaired)}")
     return 0 if report.ok else 1
 
 
 PREPARE: dict[str, Callable[[argparse.Namespace], None]] = {
     "add": prepare_add, "import": prepare_import, "search": prepare_search, "erase": prepare_erase,
-    "review": prepare_review,
+    "review": prepare_review, **cli_replay.PREPARE,
 }  # fmt: skip
 
 COMMANDS: dict[str, Callable[[argparse.Namespace, Memory], int]] = {
     "add": add, "import": import_facts, "search": search, "list": list_views, "explain": explain, "history": history,
     "as-of": as_of, "review": review, "retract": retract, "erase": erase, "undo": undo, "redo": redo, "verify": verify,
-    "export": export,
+    "export": export, **cli_replay.COMMANDS,
 }  # fmt: skip
 
 CREATES = frozenset({"add", "import"})

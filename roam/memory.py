@@ -146,6 +146,11 @@ class Memory(Timeline, Reviewing, Listing):
             self._closed = True
             self._store.db.close()
 
+    @property
+    def thresholds(self) -> dict[Relation, float]:
+        """Least probability for each relation to count; a relation without one counts as soon as it is likeliest."""
+        return dict(self._consolidator.thresholds)
+
     def check_open(self) -> None:
         """Raise `InputError` once the memory is closed."""
         if self._closed:
