@@ -1,7 +1,7 @@
 """Load on a server of this machine: how long requests take, and whether an acknowledged fact was ever lost.
 
-    python scripts/load_test.py                                  # starts `roam serve` on a store of its own, then stops it
-    python scripts/load_test.py --url http://127.0.0.1:8765      # a server that runs already, as `roam serve` starts it
+    python scripts/load_test.py                                  # starts `roam serve` on a store of its own
+    python scripts/load_test.py --url http://127.0.0.1:8765      # a server that runs already
     python scripts/load_test.py --clients 32 --requests 4000 --json load.json
 
 Clients keep one connection each and send facts and questions in turn, as fast as they are answered. At the end every

@@ -27,7 +27,7 @@ PARTS = (
     "configs",
 )
 DATA_FILE = "roam/pretrained/probe/deeper/weights.bin"  # shipped adapters lie in folders of folders
-EXTRAS = {"models", "serve", "postgres", "llm", "train", "eval", "dev"}
+EXTRAS = {"models", "serve", "mcp", "otel", "postgres", "llm", "train", "eval", "dev"}
 
 
 @pytest.fixture(scope="session")

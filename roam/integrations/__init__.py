@@ -1,1 +1,1 @@
-"""The store under the interfaces that other libraries define. Each module needs its library; importing this does not."""
+"""The store under the interfaces that other libraries define; each module needs the library that it is named after."""

@@ -6,9 +6,9 @@
     m.add("I moved to Ghent.", user_id="maya")
     m.search("Where does she live?", filters={"user_id": "maya"})
 
-What differs, because no LLM is called: a string is one fact, and of a list of messages each of the user's is one, unless
-`extract` makes facts of them. What `get_all` and `search` return are current views: duplicates and superseded facts are
-behind them. `delete` erases for real, `update` keeps the old text in the log.
+What differs, because no LLM is called: a string is one fact, and of a list of messages each of the user's is one,
+unless `extract` makes facts of them. What `get_all` and `search` return are current views: duplicates and superseded
+facts are behind them. `delete` erases for real, `update` keeps the old text in the log.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Mem0Memory:
     ) -> dict[str, list[dict[str, Any]]]:
         """Store facts; returns `{"results": [{"id", "memory", "event"}]}`.
 
-        `event` is ADD for a new memory, UPDATE for one that supersedes or refines others (`previous_memory`), NONE for a
-        fact that is known already; `id` then is that of the memory that stands for it. With `infer=False` messages are
-        not run through `extract`.
+        `event` is ADD for a new memory, UPDATE for one that supersedes or refines others (`previous_memory`), NONE for
+        a fact that is known already; `id` then is that of the memory that stands for it. With `infer=False` nothing
+        is run through `extract`.
         """
         scope = _scope(user_id, agent_id, run_id)
         given = _messages(messages)
@@ -74,11 +74,10 @@ class Mem0Memory:
         source = pack({**scope.extras, **({"metadata": dict(metadata)} if metadata else {})})
         results = []
         for fact in facts:
-            before = {view.id: view.text for view in self.memory.primaries(user=scope.owner)}
             decision = self.memory.add(
                 fact, user=scope.owner, observed_at=timestamp, source=source, id=str(uuid.uuid4())
             )
-            results.append(self._result(fact, decision, before))
+            results.append(self._result(fact, decision))
         return {"results": results}
 
     def get(self, memory_id: str) -> dict[str, Any] | None:
@@ -220,14 +219,17 @@ class Mem0Memory:
         item["metadata"] = extras.get("metadata")
         return item
 
-    def _result(self, fact: str, decision: Decision, before: Mapping[str, str]) -> dict[str, Any]:
+    def _result(self, fact: str, decision: Decision) -> dict[str, Any]:
         memory_id = item_id(decision.primary_id)
         if decision.primary_id != decision.observation_id:
-            return {"id": memory_id, "memory": before.get(decision.primary_id, fact), "event": "NONE"}
+            return {"id": memory_id, "memory": self._text(decision.primary_id), "event": "NONE"}
         if decision.relation is Relation.IND:
             return {"id": memory_id, "memory": fact, "event": "ADD"}
-        previous = "; ".join(before[id] for id in decision.demoted_ids if id in before)
+        previous = "; ".join(self._text(id) for id in decision.demoted_ids)
         return {"id": memory_id, "memory": fact, "event": "UPDATE", "previous_memory": previous}
+
+    def _text(self, observation_id: str) -> str:
+        return self.memory.get(observation_id).observation.text
 
 
 class _Scope:

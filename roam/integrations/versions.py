@@ -83,7 +83,7 @@ def pack(extras: Mapping[str, Any]) -> str | None:
         raise InputError(f"metadata cannot be kept ({error}): give values that JSON has") from error
     if len(packed) > MAX_ID:
         raise InputError(
-            f"metadata takes {len(packed)} characters as JSON, at most {MAX_ID} are kept: keep a reference in it instead"
+            f"metadata takes {len(packed)} characters as JSON, at most {MAX_ID} are kept: keep a reference instead"
         )
     return packed
 

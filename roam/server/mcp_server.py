@@ -6,14 +6,17 @@ write somebody else's memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from roam import __version__
+from roam.errors import RoamError
 from roam.events import Explanation
 from roam.memory import Memory
 from roam.validation import clean_user, time_text
@@ -98,7 +101,8 @@ def make_server(memory: Memory, *, user: str, read_only: bool = False) -> MCPSer
         budget: Annotated[int, Field(ge=1, le=4096, description="Most tokens of context.")] = 256,
     ) -> Recalled:
         """Find what is remembered about the person that answers a question."""
-        result = memory.search(question, user=owner, budget=budget)
+        with _told():
+            result = memory.search(question, user=owner, budget=budget)
         memories = [
             Recollection(
                 id=hit.id,
@@ -114,7 +118,8 @@ def make_server(memory: Memory, *, user: str, read_only: bool = False) -> MCPSer
     @server.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
     def explain(id: FactId) -> Explained:
         """Tell why a fact is current or superseded, with what it was compared to."""
-        return _explained(memory.explain(id, user=owner))
+        with _told():
+            return _explained(memory.explain(id, user=owner))
 
     if read_only:
         return server
@@ -126,7 +131,8 @@ def make_server(memory: Memory, *, user: str, read_only: bool = False) -> MCPSer
         source: Annotated[str | None, Field(description="Where it comes from, e.g. the chat's id.")] = None,
     ) -> Remembered:
         """Store one fact about the person; it supersedes or joins what is known by itself."""
-        decision = memory.add(fact, user=owner, observed_at=observed_at, source=source)
+        with _told():
+            decision = memory.add(fact, user=owner, observed_at=observed_at, source=source)
         return Remembered(
             id=decision.observation_id,
             relation=decision.relation.value,
@@ -141,12 +147,22 @@ def make_server(memory: Memory, *, user: str, read_only: bool = False) -> MCPSer
         for_good: Annotated[bool, Field(description="Erase every byte of it; this cannot be undone.")] = False,
     ) -> Forgotten:
         """Take a fact out of the memory; what it had superseded comes back."""
-        if for_good:
-            memory.erase(id, user=owner)
-            return Forgotten(id=id, erased=True, undo=None)
-        return Forgotten(id=id, erased=False, undo=memory.retract(id, user=owner).id)
+        with _told():
+            if for_good:
+                memory.erase(id, user=owner)
+                return Forgotten(id=id, erased=True, undo=None)
+            return Forgotten(id=id, erased=False, undo=memory.retract(id, user=owner).id)
 
     return server
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Have the model read what was wrong; errors of any other kind are not for its eyes."""
+    try:
+        yield
+    except RoamError as error:
+        raise ToolError(str(error)) from error
 
 
 def _explained(found: Explanation) -> Explained:

@@ -11,24 +11,14 @@ from numpy.typing import NDArray
 
 from roam.interfaces import RelationModel
 from roam.records import Pair
-from roam.relations import Relation
+from roam.relations import RELATIONS, Relation
 
 
 class _Call:
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self.pairs = [Pair(*pair) for pair in pairs]
         self.rows: NDArray[np.float32] | None = None
-        self.error: BaseException | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.rows is not None or self.error is not None
-
-    def result(self) -> NDArray[np.float32]:
-        if self.error is not None:
-            raise self.error
-        assert self.rows is not None
-        return self.rows
+        self.alone = False  # a pass that it shared has failed
 
 
 class SharedPasses:
@@ -60,26 +50,29 @@ class SharedPasses:
 
     def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         """Probabilities of shape (len(pairs), 5), as the model gives them."""
+        if not pairs:
+            return np.zeros((0, len(RELATIONS)), dtype=np.float32)
         call = _Call(pairs)
         with self._guard:
             self._waiting.append(call)
         with self._turn:
-            if not call.done:
+            if call.rows is None:
                 with self._guard:
-                    batch, self._waiting = self._waiting, []
-                self._run(batch)
-        return call.result()
+                    batch = [call] if call.alone else self._waiting
+                    self._waiting = [other for other in self._waiting if other not in batch]
+                return self._run(batch, call)
+        return call.rows
 
-    def _run(self, batch: list[_Call]) -> None:
-        distinct = list(dict.fromkeys(pair for call in batch for pair in call.pairs))
-        try:
-            with self.span(len(distinct)):
-                rows = self._model.predict_proba(distinct)
-        except BaseException as error:  # every caller must hear of it, whichever thread ran the pass
-            for call in batch:
-                call.error = error
-            return
-        place = {pair: row for row, pair in enumerate(distinct)}
+    def _run(self, batch: list[_Call], mine: _Call) -> NDArray[np.float32]:
+        """Classify for a batch; when that fails the error is this call's, and each of the others runs alone."""
         for call in batch:
-            call.rows = rows[[place[pair] for pair in call.pairs]]
+            call.alone = True
+        distinct = list(dict.fromkeys(pair for call in batch for pair in call.pairs))
+        with self.span(len(distinct)):
+            rows = self._model.predict_proba(distinct)
+        place = {pair: row for row, pair in enumerate(distinct)}
+        found = [rows[[place[pair] for pair in call.pairs]] for call in batch]
+        for call, own in zip(batch, found, strict=True):
+            call.rows = own
         self.observe(len(distinct), len(batch))
+        return found[batch.index(mine)]

@@ -16,13 +16,12 @@ MAX_ITEMS = 256
 MAX_PAGE = 1_000
 MAX_BUDGET = 100_000
 
+_AGAIN = "asking again with the same key changes nothing."
+
 Text = Annotated[str, Field(min_length=1, description=f"One self-contained sentence, at most {MAX_TEXT:,} characters.")]
 User = Annotated[str, Field(min_length=1, max_length=MAX_ID, description="Whose memory; matched exactly.")]
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID, description="An observation.")]
-Name = Annotated[
-    str | None,
-    Field(min_length=1, max_length=MAX_ID, description="Names the event: asking again with the same key changes nothing."),
-]  # fmt: skip
+Name = Annotated[str | None, Field(min_length=1, max_length=MAX_ID, description=f"Names the event: {_AGAIN}")]
 RelationName = Literal["IND", "EQV", "OSN", "NSO", "CON"]
 
 
