@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -179,3 +180,17 @@ def test_a_view_that_is_fused_again_and_again_stays_bounded(
             FusionRequest((TimedText(view, f"20{number + 10}-01-01"), TimedText(new, None)), relation, survivor)
         )
     assert len(view) <= MAX_CHARACTERS + 200
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("The user saved 300 dollars on the heels.", "The user saved money on heels, 250 dollars."),
+        ("The user's loan from Anglia Bank is $265,000.", "The user was given a loan of $315,000 by Anglia Bank."),
+    ],
+)
+def test_two_amounts_of_one_unit_are_never_folded_into_one_statement(first: str, second: str) -> None:
+    inputs = (TimedText(first, "2026-01-05"), TimedText(second, "2026-02-05"))
+    (view,) = FUSER.fuse([FusionRequest(inputs, Relation.EQV)])
+    told = [segment for segment in view.split(";") if any(digit in segment for digit in ("250", "300", "265", "315"))]
+    assert len(told) == 2 or "previously" in view, view

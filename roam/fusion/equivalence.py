@@ -79,7 +79,8 @@ def fuse_equivalent(items: Sequence[Timed]) -> list[str]:
     for text in rest:
         told = without_count(text) if counted else text
         # What cannot be folded and holds a number or a name of its own is kept beside, never dropped.
-        if folded := fold_whole(merged, told):
+        folded = None if _amounts_differ(merged, told) else fold_whole(merged, told)
+        if folded:
             merged = folded
         else:
             kept.append(text)
@@ -120,6 +121,22 @@ def _different_values(statements: Sequence[Statement]) -> str | None:
 _AMOUNT: Final = re.compile(
     r"(?P<n>\d[\d.,]*)(?P<unit>(?: ?%| [a-z]+)(?: (?:a|per|each) (?:day|week|month|year|hour))?)"
 )
+
+
+_PRICE: Final = re.compile(r"(?P<unit>[$€£¥]) ?(?P<n>\d[\d.,]*)")
+
+
+def _amounts_differ(left: str, right: str) -> bool:
+    """Whether both state amounts of one unit and none is the same: two values, not one fact with two details."""
+    first, second = _amounts(left), _amounts(right)
+    return any(first[unit].isdisjoint(second[unit]) for unit in first.keys() & second.keys())
+
+
+def _amounts(text: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for match in (*_PRICE.finditer(text), *_AMOUNT.finditer(text)):
+        found.setdefault(match["unit"].strip(), set()).add(match["n"].rstrip(".,"))
+    return found
 
 
 _RANKED: Final = re.compile(
