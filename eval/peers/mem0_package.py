@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -115,6 +116,7 @@ class Mem0PackageStore:
                 "embedder": offline,
             }
         )
+        weakref.finalize(self, self._memory.vector_store.client.close)  # it complains when the interpreter closes it
         self._llm = _Llm(client)
         self._memory.llm, self._memory.embedding_model = self._llm, _Embedding(embedder)
         self._lineage: dict[str, dict[str, str]] = {}
