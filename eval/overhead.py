@@ -90,6 +90,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "episodes": len(episodes),
         "n": args.confounders,
         "k": args.k,
+        "seed": args.seed,
         "llm": None if settings is None else settings.model,
         "output_modes": modes,
         "not_measured": missing,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.demo_page import table
+from eval.paper_values import TABLE_10
 from eval.relation_report import percent
 from roam.errors import DataError, RoamError
 
@@ -148,9 +149,35 @@ def cost_table(results: Results) -> list[str]:
     return table(header, rows)
 
 
+def overhead_table(results: Results) -> list[str]:
+    """Cost of management an episode by manager, the paper's Table 10 below."""
+    report = results.get("pretrained", {}).get("overhead")
+    rows = []
+    for name, entry in ({} if report is None else report["managers"]).items():
+        rows.append([name, _figure(entry["llm_calls"]), _figure(entry["forward_passes"]), *_tokens(entry),
+                     f"{entry['seconds']:.2f}"])  # fmt: skip
+    if rows:
+        rows += [[f"paper: {name}", _figure(entry["llm_calls"]), "-", *_tokens(entry), "-"]
+                 for name, entry in TABLE_10.items()]  # fmt: skip
+    header = ["manager", "LLM calls", "forward passes", "input tokens", "after prefix reuse", "output tokens",
+              "shared prefix %", "seconds"]  # fmt: skip
+    return table(header, rows)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def _tokens(entry: Mapping[str, Any]) -> list[str]:
+    share = entry["shared_share"]
+    total = entry.get("input_tokens")  # the paper gives it after reuse only
+    return ["-" if total is None else f"{total:.0f}", f"{entry['input_after_reuse']:.0f}",
+            f"{entry['output_tokens']:.0f}", "-" if share is None else percent(share)]  # fmt: skip
+
+
 TABLES: dict[str, Callable[[Results], list[str]]] = {
     "relations": relations_table, "classes": classes_table, "store": store_table, "false": false_table,
-    "cost": cost_table,
+    "cost": cost_table, "overhead": overhead_table,
 }  # fmt: skip
 
 
