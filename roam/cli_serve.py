@@ -64,9 +64,9 @@ def key(args: argparse.Namespace, open_memory: MemoryFactory | None, load_manage
         if args.json:
             print(to_json(rows))
         for row in () if args.json else rows:
-            users = "all users" if row["users"] is None else ", ".join(row["users"])
+            scope = "all users" if row["users"] is None else ", ".join(row["users"])
             marks = " (operator)" if row["operator"] else ""
-            print(f"{row['name']}  tenant {row['tenant'] or '-'}  {users}{marks}  made {row['created']}")
+            print(f"{row['name']}  tenant {row['tenant'] or '-'}  {scope}{marks}  made {row['created']}")
         return 0
     if args.name is None:
         raise InputError("give the name of the key to make or to revoke, or --list")

@@ -129,7 +129,7 @@ def test_primaries_show_their_evidence_chain_and_probabilities(page: Any) -> Non
     last = chain.last
     assert "Primary" in last.inner_text()
     assert last.locator(".tag").first.inner_text() == "CON"
-    con = last.locator("meter").nth(4)
+    con = last.locator("div", has_text=LYON).locator("meter").nth(4)
     assert float(con.get_attribute("value") or 0) == pytest.approx(0.96, abs=1e-3)
     assert unlabelled(page) == []
     shot(page, "memories")

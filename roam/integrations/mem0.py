@@ -211,7 +211,7 @@ class Mem0Memory:
         observation = record.observation
         extras = unpack(observation.source)
         told = (observation.observed_at or record.recorded_at).isoformat()
-        item = {"id": item_id(observation.id), "memory": text, "created_at": told}
+        item: dict[str, Any] = {"id": item_id(observation.id), "memory": text, "created_at": told}
         item["updated_at"] = record.recorded_at.isoformat()
         kind, owner = _kind_of(observation.user)
         item[kind] = owner
@@ -261,14 +261,17 @@ def _scope(
     return _Scope(owner, given, metadata or {})
 
 
-def _scope_of(filters: Mapping[str, Any] | None, *given: str | None) -> _Scope:
+def _scope_of(
+    filters: Mapping[str, Any] | None, user_id: str | None, agent_id: str | None, run_id: str | None
+) -> _Scope:
     wanted = dict(filters or {})
-    names = [value if value is not None else wanted.pop(name, None) for name, value in zip(SCOPES, given, strict=True)]
+    given = zip(SCOPES, (user_id, agent_id, run_id), strict=True)
+    user, agent, run = (wanted.pop(name, None) if value is None else value for name, value in given)
     if any(isinstance(value, (Mapping, list)) for value in wanted.values()) or {"AND", "OR", "NOT"} & set(wanted):
         raise InputError(
             f"filters are {sorted(wanted)}: plain equality of user_id, agent_id, run_id and metadata is taken"
         )
-    return _scope(*names, metadata=wanted)
+    return _scope(user, agent, run, metadata=wanted)
 
 
 def _kind_of(owner: str) -> tuple[str, str]:

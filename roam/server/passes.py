@@ -31,22 +31,14 @@ class SharedPasses:
 
     def __init__(self, model: RelationModel) -> None:
         self._model = model
+        self.digest = model.digest
+        self.thresholds: Mapping[Relation, float] = model.thresholds
         self._guard, self._turn = threading.Lock(), threading.Lock()
         self._waiting: list[_Call] = []
         self.observe: Callable[[int, int], None] = lambda pairs, calls: None
         """Told of every pass: how many pairs it had and how many calls it served."""
         self.span: Callable[[int], AbstractContextManager[object]] = lambda pairs: nullcontext()
         """Surrounds every pass, for tracing."""
-
-    @property
-    def digest(self) -> str:
-        """The model's digest; it may change while a lazy model loads."""
-        return self._model.digest
-
-    @property
-    def thresholds(self) -> Mapping[Relation, float]:
-        """The model's thresholds."""
-        return self._model.thresholds
 
     def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         """Probabilities of shape (len(pairs), 5), as the model gives them."""
@@ -70,6 +62,7 @@ class SharedPasses:
         distinct = list(dict.fromkeys(pair for call in batch for pair in call.pairs))
         with self.span(len(distinct)):
             rows = self._model.predict_proba(distinct)
+        self.digest = self._model.digest  # a lazy model may turn out to be another than planned
         place = {pair: row for row, pair in enumerate(distinct)}
         found = [rows[[place[pair] for pair in call.pairs]] for call in batch]
         for call, own in zip(batch, found, strict=True):
