@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import math
+import os
 import shlex
 import socket
 import subprocess
@@ -17,6 +19,7 @@ HOST: Final = "127.0.0.1"
 CONTEXT: Final = 4096  # tokens; the longest prompt here is the one of the Mem0 baseline with ten memories
 START_SECONDS: Final = 180.0
 STOP_SECONDS: Final = 15.0
+_USER_TIME, _SYSTEM_TIME = 11, 12  # places in /proc/PID/stat behind the command's name
 
 
 def llama_cpp_command(python: str, gguf: Path, threads: int) -> str:
@@ -65,6 +68,16 @@ class LocalServer:
     ) -> None:
         if self._process is not None:
             self._stop(self._process)
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the server process since its start; NaN where the system does not tell (not Linux)."""
+        if self._process is None:
+            return math.nan
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        except OSError:
+            return math.nan
+        return (int(fields[_USER_TIME]) + int(fields[_SYSTEM_TIME])) / os.sysconf("SC_CLK_TCK")
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         until = time.monotonic() + self._start_seconds

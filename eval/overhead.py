@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from data.pairs import LabelledPair, file_sha256, read_pairs
 from eval.episodes import Episode, MemoryRole, read_episodes
@@ -37,16 +37,16 @@ LOCAL_MODEL = "local"
 """Name under which a server that serves one file is asked; it takes any."""
 
 
-def _settings(args: argparse.Namespace, out: Path, stack: ExitStack) -> LLMSettings | None:
-    """The LLM to measure, started here if need be; None without any."""
+def _llm(args: argparse.Namespace, out: Path, stack: ExitStack) -> tuple[LLMSettings | None, LocalServer | None]:
+    """The LLM to measure and its server, if it is started here; None without any."""
     if args.llm is not None:
-        return parse_endpoint(args.llm, concurrency=args.concurrency)
+        return parse_endpoint(args.llm, concurrency=args.concurrency, timeout=args.timeout), None
     if args.gguf is None and args.server is None:
-        return None
+        return None, None
     command = args.server or llama_cpp_command(args.server_python, args.gguf, args.threads)
     server = stack.enter_context(LocalServer(command, out / "server.log"))
     name = LOCAL_MODEL if args.gguf is None else args.gguf.stem
-    return LLMSettings(server.url, name, concurrency=args.concurrency, timeout=args.timeout)
+    return LLMSettings(server.url, name, concurrency=args.concurrency, timeout=args.timeout), server
 
 
 def _episodes(args: argparse.Namespace) -> list[Episode]:
@@ -58,11 +58,21 @@ def _episodes(args: argparse.Namespace) -> list[Episode]:
     return [episode.with_confounders(args.confounders) for episode in episodes]
 
 
-def _setup(name: str, embedder: Embedder, settings: LLMSettings | None, k: int, stack: ExitStack) -> Setup:
+class Shared(NamedTuple):
+    """What all managers of a run have in common."""
+
+    embedder: Embedder
+    settings: LLMSettings | None
+    server: LocalServer | None
+    k: int
+
+
+def _setup(name: str, shared: Shared, stack: ExitStack) -> Setup:
     """One manager with a client of its own, so that its cost is its own; no answer comes from any cache."""
-    client = None if settings is None or not needs_llm(name) else LLMClient(settings, meter=PrefixMeter())
-    [method] = build_methods([name], embedder, cache=":memory:", thresholds=None, stack=stack, client=client)
-    setup = Setup(method, client, embedder, k)
+    settings = shared.settings if needs_llm(name) else None
+    client = None if settings is None else LLMClient(settings, meter=PrefixMeter())
+    [method] = build_methods([name], shared.embedder, cache=":memory:", thresholds=None, stack=stack, client=client)
+    setup = Setup(method, client, shared.embedder, shared.k, shared.server)
     setup.warm()
     return setup
 
@@ -76,14 +86,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     embedder = load_embedder(args.embedder or DEFAULT_EMBEDDER)
     with ExitStack() as stack:
         names = split_names(args.managers or ",".join(MANAGERS))
-        settings = _settings(args, out, stack)
+        settings, server = _llm(args, out, stack)
         missing = [name for name in names if needs_llm(name) and settings is None]
         if missing and args.managers:
             raise InputError(
                 f"--managers {', '.join(missing)} need an LLM: give --gguf FILE, --server COMMAND or --llm MODEL@URL"
             )
         costs, agreed, modes = _measure_all(
-            [name for name in names if name not in missing], episodes, pairs, embedder, settings, args.k
+            [name for name in names if name not in missing], episodes, pairs, Shared(embedder, settings, server, args.k)
         )
     report: dict[str, Any] = {
         "data": args.data.name,
@@ -110,12 +120,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _measure_all(
-    names: Sequence[str],
-    episodes: Sequence[Episode],
-    pairs: Sequence[LabelledPair],
-    embedder: Embedder,
-    settings: LLMSettings | None,
-    k: int,
+    names: Sequence[str], episodes: Sequence[Episode], pairs: Sequence[LabelledPair], shared: Shared
 ) -> tuple[dict[str, list[Cost]], dict[str, Any], dict[str, str]]:
     """Costs by manager, agreement by relation model, and how each LLM manager's server was asked for JSON."""
     costs: dict[str, list[Cost]] = {}
@@ -127,7 +132,7 @@ def _measure_all(
             if batched and not local:
                 continue  # an LLM is billed a pair, whether it was foreseen or not
             with ExitStack() as stack:
-                setup = _setup(name, embedder, settings, k, stack)  # anew: no judgement of the last run is at hand
+                setup = _setup(name, shared, stack)  # anew: no judgement of the last run is at hand
                 costs[label] = measure(setup, episodes, label, batched=batched)
                 if setup.method.peer is None and name != "append" and not batched:
                     agreed[name] = agreement(setup, pairs, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -12,6 +13,7 @@ import numpy as np
 from data.pairs import LabelledPair
 from eval.bootstrap import interval, resample_weights
 from eval.episodes import Episode
+from eval.llm_server import LocalServer
 from eval.methods import Method
 from eval.metrics import decide
 from eval.store_run import USER, Fact
@@ -29,13 +31,16 @@ AGREEMENT_CHUNK = 10  # pairs between two moves of the progress bar
 class Cost:
     """What one episode took. Tokens are the LLM server's count; `shared_tokens` of the input were a prefix seen before.
 
-    `units` are the texts that can be retrieved at the end. `failed` and `unusable` are calls; both are in `llm_calls`.
+    `cpu_seconds` is processor time of this process and of the server started for the run, which other programs on the
+    machine do not lengthen; None where the server's is not known. `units` are the texts that can be retrieved at the
+    end. `failed` and `unusable` are calls; both are in `llm_calls`.
     """
 
     episode: str
     facts: int
     units: int
     seconds: float
+    cpu_seconds: float | None = None
     llm_calls: int = 0
     failed: int = 0
     unusable: int = 0
@@ -60,6 +65,13 @@ class Setup:
     client: LLMClient | None
     embedder: Embedder
     k: int
+    server: LocalServer | None = None
+
+    def cpu(self) -> float:
+        """Processor time so far: of this process, and of the server if the manager asks one; NaN if not known."""
+        if self.client is None:
+            return time.process_time()
+        return time.process_time() + (math.nan if self.server is None else self.server.cpu_seconds())
 
     def warm(self) -> None:
         """Load what is loaded at first use, so that no episode pays for it."""
@@ -79,15 +91,16 @@ def _episode(setup: Setup, episode: Episode, batched: bool) -> Cost:
     before = Usage() if setup.client is None else setup.client.usage.copy()
     facts = [Fact(memory.id, memory.text, memory.time) for memory in episode.memories]
     run = _run_store if setup.method.peer is None else _run_peer
-    started = time.perf_counter()
+    started, cpu = time.perf_counter(), setup.cpu()
     units, passes, pairs = run(setup, facts, batched)
-    seconds = time.perf_counter() - started
+    seconds, cpu = time.perf_counter() - started, setup.cpu() - cpu
     used = Usage() if setup.client is None else setup.client.usage.since(before)
     return Cost(
         episode=episode.id,
         facts=len(facts),
         units=units,
         seconds=seconds,
+        cpu_seconds=None if math.isnan(cpu) else cpu,
         llm_calls=used.calls,
         failed=used.failed,
         unusable=used.unusable,
@@ -127,8 +140,10 @@ def _run_peer(setup: Setup, facts: Sequence[Fact], batched: bool) -> tuple[int, 
 
 def summarise(costs: Sequence[Cost], seed: int) -> dict[str, Any]:
     """Means an episode, `input_after_reuse`, `shared_share` of the input, and a 95 % bootstrap interval of seconds."""
-    numbers = [field.name for field in fields(Cost) if field.name != "episode"]
-    found: dict[str, Any] = {name: float(np.mean([getattr(cost, name) for cost in costs])) for name in numbers}
+    found: dict[str, Any] = {}
+    for name in (field.name for field in fields(Cost) if field.name != "episode"):
+        values = [getattr(cost, name) for cost in costs]
+        found[name] = None if None in values else float(np.mean(values))
     seconds = np.array([cost.seconds for cost in costs])
     weights = resample_weights(len(costs), seed)
     found["seconds_interval"] = list(interval(weights @ seconds / weights.sum(axis=1)))

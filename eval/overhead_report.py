@@ -39,14 +39,15 @@ def _processor() -> str:
 
 
 def ratios(report: Mapping[str, Any]) -> dict[str, float]:
-    """How many times longer prompted ROAM takes than each form of the distilled manager."""
+    """How many times longer prompted ROAM takes than each form of the distilled manager, by measure and manager."""
     managers = report["managers"]
     if PROMPTED not in managers:
         return {}
     return {
-        name: managers[PROMPTED]["seconds"] / managers[name]["seconds"]
+        f"{what} of {name}": managers[PROMPTED][key] / managers[name][key]
+        for key, what in (("seconds", "seconds"), ("cpu_seconds", "processor seconds"))
         for name in (DISTILLED, f"{DISTILLED}, batched")
-        if name in managers
+        if name in managers and managers[PROMPTED][key] is not None
     }
 
 
@@ -72,7 +73,7 @@ def markdown(report: Mapping[str, Any]) -> str:
         lines += [f"Not measured, for want of an LLM: {', '.join(report['not_measured'])}.", ""]
     for name, ratio in ratios(report).items():
         level = "reached" if ratio >= LEVEL else "not reached"
-        lines.append(f"- Prompted ROAM takes {ratio:.0f} times as long as {name} (level {LEVEL:.0f}: {level}).")
+        lines.append(f"- Prompted ROAM takes {ratio:.0f} times the {name} (level {LEVEL:.0f}: {level}).")
     if ratios(report):
         lines.append("")
     return "\n".join([*lines, *_agreement(report)]) + "\n"
@@ -100,6 +101,8 @@ def _cost_table(report: Mapping[str, Any]) -> list[str]:
     seconds = [f"{m['seconds']:.2f} ({m['seconds_interval'][0]:.2f} to {m['seconds_interval'][1]:.2f})"
                for m in managers.values()]  # fmt: skip
     rows.append(["seconds", *seconds, *("–" for _ in TABLE_10)])
+    cpu = ["–" if m["cpu_seconds"] is None else f"{m['cpu_seconds']:.2f}" for m in managers.values()]
+    rows.append(["processor seconds, server included", *cpu, *("–" for _ in TABLE_10)])
     return table(header, rows)
 
 

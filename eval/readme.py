@@ -154,13 +154,14 @@ def overhead_table(results: Results) -> list[str]:
     report = results.get("pretrained", {}).get("overhead")
     rows = []
     for name, entry in ({} if report is None else report["managers"]).items():
+        processor = "-" if entry["cpu_seconds"] is None else f"{entry['cpu_seconds']:.2f}"
         rows.append([name, _figure(entry["llm_calls"]), _figure(entry["forward_passes"]), *_tokens(entry),
-                     f"{entry['seconds']:.2f}"])  # fmt: skip
+                     f"{entry['seconds']:.2f}", processor])  # fmt: skip
     if rows:
-        rows += [[f"paper: {name}", _figure(entry["llm_calls"]), "-", *_tokens(entry), "-"]
+        rows += [[f"paper: {name}", _figure(entry["llm_calls"]), "-", *_tokens(entry), "-", "-"]
                  for name, entry in TABLE_10.items()]  # fmt: skip
     header = ["manager", "LLM calls", "forward passes", "input tokens", "after prefix reuse", "output tokens",
-              "shared prefix %", "seconds"]  # fmt: skip
+              "shared prefix %", "seconds", "processor seconds"]  # fmt: skip
     return table(header, rows)
 
 
