@@ -87,6 +87,7 @@ class AsyncMemory:
     redo = _awaited(Memory.redo)
     erase = _awaited(Memory.erase)
     erase_user = _awaited(Memory.erase_user)
+    scrub = _awaited(Memory.scrub)
     replay = _awaited(Memory.replay)
     apply = _awaited(Memory.apply)
     verify = _awaited(Memory.verify)

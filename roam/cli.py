@@ -1,6 +1,7 @@
 """The `roam` command: parsing, and how errors leave the process.
 
-Exit codes: 0 done, 1 `verify` or `doctor` found a fault, 2 bad input or an unusable store (one line on standard error).
+Exit codes: 0 done, 1 `verify`, `doctor` or `scrub` found a fault, 2 bad input or an unusable store (one line on
+standard error).
 Nothing heavy is imported before a command needs it, so that `roam --help` answers at once.
 """
 
@@ -169,6 +170,8 @@ def _repair_commands(commands: Commands) -> None:
     _user(erase, required=False)
     erase.add_argument("--all", action="store_true", help="erase all that the store holds of --user")
     erase.add_argument("--yes", action="store_true", help="confirm --all")
+
+    _command(commands, "scrub", "overwrite what erased facts have left behind in the database's files", "roam scrub")
 
     undo = _command(commands, "undo", "take back a decision", "roam undo 81c0")
     undo.add_argument("id", help="the id of a decision, as `roam explain` prints it")

@@ -178,6 +178,17 @@ def erase(args: argparse.Namespace, memory: Memory) -> int:
     return _show_one(args, memory.erase_user(args.user) if args.all else memory.erase(args.id, user=args.user))
 
 
+def scrub(args: argparse.Namespace, memory: Memory) -> int:
+    clean = memory.scrub()
+    if args.json:
+        print(to_json({"scrubbed": clean}))
+    else:
+        print(
+            "no erased byte is left" if clean else "bytes may be left: others read the store, or the server keeps them"
+        )
+    return 0 if clean else 1
+
+
 def undo(args: argparse.Namespace, memory: Memory) -> int:
     return _show_one(args, memory.undo(args.id))
 
@@ -204,8 +215,8 @@ PREPARE: dict[str, Callable[[argparse.Namespace], None]] = {
 
 COMMANDS: dict[str, Callable[[argparse.Namespace, Memory], int]] = {
     "add": add, "import": import_facts, "search": search, "list": list_views, "explain": explain, "history": history,
-    "as-of": as_of, "review": review, "retract": retract, "erase": erase, "undo": undo, "redo": redo, "verify": verify,
-    "export": export, **cli_replay.COMMANDS,
+    "as-of": as_of, "review": review, "retract": retract, "erase": erase, "scrub": scrub, "undo": undo,
+    "redo": redo, "verify": verify, "export": export, **cli_replay.COMMANDS,
 }  # fmt: skip
 
 CREATES = frozenset({"add", "import"})

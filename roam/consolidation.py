@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from roam.errors import InputError
 from roam.events import Event, EventKind, new_event_id, now
 from roam.interfaces import Embedder
+from roam.judgement_rows import as_mapping
 from roam.judging import Judge, OwnedPair, Stats
 from roam.policy import RoleUpdate, Stamp, count_relation, update_roles
 from roam.records import Decision, FusionRequest, Judgement, Observation
 from roam.relations import RELATIONS, Relation
 from roam.state import Overrides
-from roam.storage import Store, as_mapping, taken
+from roam.storage import Store, taken
 from roam.vectors import VectorKind, embed, move_to_evidence, nearest, put_vector
 from roam.views import FusedView, Part, ViewBuilder, fusion_request
 

@@ -77,8 +77,11 @@ class Database(ABC):
         """Return what the database itself finds wrong with the store."""
 
     @abstractmethod
-    def scrub(self) -> bool:
-        """Overwrite what deleted rows have left behind, as far as this connection may; False when bytes may be left."""
+    def scrub(self, *, thorough: bool) -> bool:
+        """Overwrite what deleted rows have left behind in the files; False when bytes may be left.
+
+        `thorough` allows what would hold up other workers for the time of a copy of the store.
+        """
 
     @abstractmethod
     def close(self) -> None:

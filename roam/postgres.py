@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from roam.database import Database, embedder_refusal
 from roam.errors import InputError, StoreError
 from roam.postgres_schema import migrate, refuse_foreign
+from roam.schema import USER_TABLES
 
 try:
     import psycopg
@@ -238,9 +239,24 @@ class PostgresDatabase(Database):
         )
         return [f"table {name} has no row-level security: enable and force it" for (name,) in found]
 
-    def scrub(self) -> bool:
-        """Do nothing: a server's pages are shared. `FLEETS.md` says how its files are cleaned of erased bytes."""
-        return False
+    def scrub(self, *, thorough: bool) -> bool:
+        """Rewrite the tables and drop the old log, if `thorough`; False where the role may not, or nothing was done.
+
+        Each table is locked while it is rewritten. Only a server with `wal_recycle = off`, and without archive or
+        replicas, keeps no old bytes afterwards (FLEETS.md).
+        """
+        if not thorough:
+            return False
+        for table in USER_TABLES:
+            self._run(f"VACUUM FULL {table}")  # outside of any transaction
+        try:
+            self._run("SELECT pg_switch_wal()")
+            self._run("CHECKPOINT")
+        except StoreError as error:
+            if isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
+                return False
+            raise
+        return bool(self._run("SELECT current_setting('wal_recycle') = 'off'")[0][0])
 
 
 @lru_cache(maxsize=512)

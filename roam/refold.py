@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from roam.consolidation import EXACT, exact_judgement, in_doubt
 from roam.errors import StoreError
 from roam.events import Event, EventKind, Replayed
+from roam.judgement_rows import as_mapping
 from roam.policy import Stamp, count_relation, update_roles
 from roam.records import Decision, Judgement, Observation
 from roam.relations import Relation
 from roam.state import Overrides, State, difference, overrides, rebase
-from roam.storage import as_mapping
 from roam.validation import duplicate_key, text_hash
 from roam.views import Part, ViewBuilder
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from roam.events import Event, EventKind, Replayed
+from roam.judgement_rows import JudgementRow
 from roam.records import Observation, View
 from roam.relations import RELATIONS, Relation
-from roam.storage import JudgementRow
 
 
 @dataclass(frozen=True, slots=True)

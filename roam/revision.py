@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from roam.errors import InputError
 from roam.events import Change, Event, EventKind, Reindexed, Replayed, Verdict, new_event_id, now
 from roam.interfaces import Embedder
+from roam.judgement_rows import JudgementRow
 from roam.records import Observation
 from roam.refold import Refolder
 from roam.relations import Relation
 from roam.replaying import Replay
 from roam.state import State, difference, effective_undos, fold, open_reviews, overrides, rebase
-from roam.storage import JudgementRow, Store
+from roam.storage import Store
 from roam.validation import clean_id
 from roam.vectors import VectorKind, drop_vectors, embed, get_vector, put_vector
 from roam.views import ViewBuilder

@@ -117,7 +117,7 @@ class SqliteDatabase(Database):
         """Return what SQLite's integrity check finds."""
         return [f"file: {row[0]}" for row in self.rows("PRAGMA integrity_check") if row[0] != "ok"]
 
-    def scrub(self) -> bool:
+    def scrub(self, *, thorough: bool) -> bool:
         """Rewrite the file and empty its journal, so that no freed page keeps old bytes; False while others read it."""
         try:
             self.rows("VACUUM")

@@ -147,6 +147,16 @@ class Timeline(Access):
             self._judge.forget()
             return erase_user(store, owner)
 
+    def scrub(self) -> bool:
+        """Overwrite what erased facts have left behind in the database's files; False when bytes may be left.
+
+        A store in a file does this at every erasure; it is for a time when no other process reads. On a server, whose
+        tables are locked meanwhile, it is for the operator, after erasures: False where the role or the server's
+        settings do not allow it.
+        """
+        with self._writing() as store:
+            return store.db.scrub(thorough=True)
+
     def verify(self, *, repair: bool = False) -> Verification:
         """Check every invariant: the file, state == fold of the log, roles, views and vectors against their texts.
 

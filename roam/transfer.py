@@ -19,11 +19,12 @@ import numpy as np
 
 from roam.errors import DataError, InputError, StoreError
 from roam.events import Event, ImportReport, decode_event, encode_payload
+from roam.judgement_rows import JudgementRow, iso
 from roam.judging import check_probabilities
 from roam.records import Observation
 from roam.revision import Log, Reviser
 from roam.state import State
-from roam.storage import JudgementRow, Store, iso
+from roam.storage import Store
 from roam.validation import clean_id, clean_source, clean_text, clean_user, parse_time
 from roam.verification import log_problems
 

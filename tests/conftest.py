@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.back_ends import back_end, parametrise, postgres
+
 # Before anything imports huggingface_hub, which reads it once.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -37,6 +39,13 @@ def base_is_here(name: str) -> bool:
     except BaseModelError:
         return False
     return True
+
+
+__all__ = ("back_end", "postgres")  # fixtures
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrise(metafunc)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

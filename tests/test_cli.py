@@ -312,7 +312,7 @@ def test_every_command_takes_json_and_shows_an_example(capsys: pytest.CaptureFix
     [commands] = [action.choices for action in build_parser()._actions if isinstance(action.choices, dict)]
     assert {"add", "import", "search", "list", "explain", "history", "as-of", "retract", "erase", "undo", "review",
             "verify", "relate", "pull", "doctor", "export", "redo", "serve", "key", "mcp",
-            "replay", "reindex"} == set(commands)  # fmt: skip
+            "replay", "reindex", "scrub"} == set(commands)  # fmt: skip
     for name, parser in commands.items():
         text = parser.format_help()
         assert "--json" in text, name

@@ -20,6 +20,8 @@ from roam.schema import SCHEMA_VERSION, statements
 from roam.sqlite import APPLICATION_ID, WORDS
 from tests.stubs import BrokenFuser, HashEmbedder, JoinFuser, ScriptedRelations
 
+pytestmark = pytest.mark.both_back_ends
+
 ROWS = ("observations", "events", "judgements", "state", "vectors", "review")
 PARIS, ROME, TEA = "Maya lives in Paris.", "Maya lives in Rome.", "Maya likes tea."
 
@@ -323,6 +325,7 @@ def test_a_store_survives_reopening(tmp_path: Path) -> None:
         assert memory.verify().ok
 
 
+@pytest.mark.sqlite
 def test_a_foreign_database_is_refused_and_untouched(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     db = sqlite3.connect(path)
@@ -335,6 +338,7 @@ def test_a_foreign_database_is_refused_and_untouched(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.sqlite
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "text.db"
     path.write_text("not a database at all, " * 100)
@@ -343,6 +347,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert path.read_text().startswith("not a database")
 
 
+@pytest.mark.sqlite
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     open_memory(path=path).close()
@@ -354,6 +359,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         open_memory(path=path)
 
 
+@pytest.mark.sqlite
 def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
     with open_memory({(PARIS, ROME): "CON"}, tmp_path / "new.db") as memory:
         for number, text in enumerate((PARIS, ROME)):
@@ -384,12 +390,14 @@ def test_S21_another_embedder_is_refused_and_data_kept(tmp_path: Path) -> None:
         assert [view.text for view in memory.primaries(user="u")] == [TEA]
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("path", ["", "no/such/folder/m.db", "mysql://localhost/roam"])
 def test_a_path_that_cannot_hold_a_file_is_refused(path: str) -> None:
     with pytest.raises(InputError):
         open_memory(path=path)
 
 
+@pytest.mark.sqlite
 def test_a_damaged_store_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     with open_memory(path=path) as memory:

@@ -14,6 +14,8 @@ from roam.errors import InputError
 from roam.memory import Memory
 from tests.stubs import HashEmbedder, JoinFuser, ScriptedRelations
 
+pytestmark = pytest.mark.both_back_ends
+
 OWN = {"open", "close", "check_open"}
 
 

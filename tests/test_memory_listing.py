@@ -14,6 +14,8 @@ from roam.records import Role
 from roam.relations import Relation
 from tests.stubs import HashEmbedder, JoinFuser, ScriptedRelations
 
+pytestmark = pytest.mark.both_back_ends
+
 T = TypeVar("T")
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import apsw
 import pytest
 
 from roam.errors import InputError
@@ -14,7 +13,10 @@ from roam.events import EventKind
 from roam.memory import Memory
 from roam.records import Role
 from roam.relations import Relation
+from roam.schema import USER_TABLES
 from tests.stubs import HashEmbedder, JoinFuser, ScriptedRelations
+
+pytestmark = pytest.mark.both_back_ends
 
 PARIS, ROME, OSLO = "Maya lives in Paris.", "Maya lives in Rome.", "Maya lives in Oslo."
 TEA, GREEN, SENCHA = "Maya likes tea.", "Maya likes green tea.", "Maya likes sencha."
@@ -189,15 +191,16 @@ def all_bytes(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(path.parent.iterdir()))
 
 
-def rows_of(path: Path, user: str) -> dict[str, list[tuple[object, ...]]]:
-    db = apsw.Connection(str(path))
-    tables = ("observations", "events", "judgements", "state", "vectors", "review")
-    found = {table: db.execute(f"SELECT * FROM {table} WHERE user = ?", (user,)).fetchall() for table in tables}
-    db.close()
-    return found
+def rows_of(memory: Memory, user: str) -> dict[str, list[str]]:
+    with memory._reading() as store:
+        return {
+            table: sorted(map(repr, store.rows(f"SELECT * FROM {table} WHERE user = ?", (user,))))
+            for table in USER_TABLES
+        }
 
 
-def test_S16_erased_text_is_in_no_byte_of_any_file(memory: Memory, tmp_path: Path) -> None:
+@pytest.mark.sqlite
+def test_S16_C02_erased_text_is_in_no_byte_of_any_file(memory: Memory, tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     secret = "Maya's door code is 48151623."
     add(memory, *MOVES, ("s", secret, "2026-06-01"))
@@ -215,7 +218,8 @@ def test_S14_erasing_evidence_rebuilds_every_view_that_held_it(memory: Memory, t
     add(memory, *MOVES, ("t", TEA, "2026-05-02"))
     memory.erase("p")
     assert texts(memory) == [f"{ROME} -> {OSLO}", TEA]
-    assert b"Paris" not in all_bytes(tmp_path / "m.db")
+    assert "Paris" not in repr(rows_of(memory, "maya"))
+    assert b"Paris" not in all_bytes(tmp_path / "m.db")  # of no file, on a server
     for event in memory.history(user="maya"):
         assert "'p'" not in repr(event)
     assert [view.text for view in memory.as_of("2026-04-01", user="maya")] == [ROME]
@@ -248,24 +252,26 @@ def test_erasing_after_retractions_and_undos_keeps_their_effect(memory: Memory) 
     assert memory.verify().ok
 
 
-def test_S11_S12_erase_user_removes_all_and_touches_nobody_else(memory: Memory, tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
+def test_S11_S12_erase_user_removes_all_and_touches_nobody_else(memory: Memory, tmp_path: Path, back_end: str) -> None:
     facts = [f"Secret {n} of the first user." for n in range(250)]
     memory.add_many([{"text": text, "user": "1"} for text in facts])
     memory.add_many([{"text": f"Fact {n} of the tenth user.", "user": "10"} for n in range(5)])
-    before = rows_of(path, "10")
+    before = rows_of(memory, "10")
     receipt = memory.erase_user("1")
-    assert (receipt.observations, receipt.scrubbed) == (250, True)
+    assert (receipt.observations, receipt.scrubbed) == (250, back_end == "sqlite")
     assert memory.primaries(user="1") == []
     assert memory.history(user="1") == []
     assert memory.search("Secret", user="1", include_evidence=True).hits == ()
-    assert b"of the first user" not in all_bytes(path)
-    assert not any(rows_of(path, "1").values())
-    assert rows_of(path, "10") == before
+    assert b"of the first user" not in all_bytes(tmp_path / "m.db")
+    assert not any(rows_of(memory, "1").values())
+    assert rows_of(memory, "10") == before
     assert memory.erase_user("1").observations == 0
 
 
 # Verification -------------------------------------------------------------------------------------------------------
+
+
+OTHER_VECTOR = "SELECT embedding FROM vectors WHERE kind = 'evidence' ORDER BY sequence LIMIT 1"
 
 
 @pytest.mark.parametrize(
@@ -276,16 +282,14 @@ def test_S11_S12_erase_user_removes_all_and_touches_nobody_else(memory: Memory, 
         ("DELETE FROM state WHERE id = 'r'", "'r' is kept under None"),
         ("DELETE FROM vectors WHERE kind = 'view'", "is missing"),
         ("UPDATE vectors SET kind = 'atomic' WHERE kind = 'evidence' AND sequence = 1", "is left over"),
-        ("UPDATE vectors SET embedding = zeroblob(256) WHERE kind = 'view'", "does not belong to its text"),
+        (f"UPDATE vectors SET embedding = ({OTHER_VECTOR}) WHERE kind = 'view'", "does not belong to its text"),
     ],
 )
-def test_verify_finds_and_repairs_damage(memory: Memory, tmp_path: Path, damage: str, problem: str) -> None:
+def test_verify_finds_and_repairs_damage(memory: Memory, damage: str, problem: str) -> None:
     add(memory, *MOVES)
     before = memory.primaries(user="maya")
     assert memory.verify().ok
-    db = apsw.Connection(str(tmp_path / "m.db"))
-    db.execute(damage)
-    db.close()
+    memory._store.rows(damage)
     found = memory.verify(repair=True)
     assert problem in "\n".join(found.problems)
     assert (found.ok, found.repaired) == (False, ("maya",))
@@ -293,11 +297,9 @@ def test_verify_finds_and_repairs_damage(memory: Memory, tmp_path: Path, damage:
     assert memory.primaries(user="maya") == before
 
 
-def test_verify_finds_a_hole_in_the_log(memory: Memory, tmp_path: Path) -> None:
+def test_verify_finds_a_hole_in_the_log(memory: Memory) -> None:
     add(memory, *MOVES[:1])
-    db = apsw.Connection(str(tmp_path / "m.db"))
-    db.execute("DELETE FROM events")
-    db.close()
+    memory._store.rows("DELETE FROM events")
     assert "has 0 decisions" in memory.verify().problems[0]
 
 

@@ -15,8 +15,10 @@ from roam.events import EventKind
 from roam.memory import Memory
 from roam.records import Role
 from roam.relations import RELATIONS, SWAPPED, Relation
+from roam.schema import USER_TABLES
 from roam.state import effective_undos, fold, rebase
 from roam.transfer import export_lines, parse_export
+from tests.back_ends import Schemas, server
 from tests.stubs import HashEmbedder, JoinFuser, ScriptedRelations
 
 TEXTS = tuple(f"Fact {letter} holds." for letter in "ABCDEFG")
@@ -35,17 +37,17 @@ def model_of(drawn: list[Relation], digest: str = "drawn") -> ScriptedRelations:
     return ScriptedRelations(rule=relate, digest=digest)
 
 
-def open_memory(drawn: list[Relation]) -> Memory:
-    return Memory.open(":memory:", manager=model_of(drawn), embedder=HashEmbedder(), fusion=JoinFuser())
+def open_memory(drawn: list[Relation], address: str = ":memory:") -> Memory:
+    return Memory.open(address, manager=model_of(drawn), embedder=HashEmbedder(), fusion=JoinFuser())
 
 
-TABLES = ("observations", "events", "judgements", "state", "vectors", "review")
-
-
-def rows_of(memory: Memory, user: str) -> dict[str, list[tuple[object, ...]]]:
+def rows_of(memory: Memory, user: str) -> dict[str, list[str]]:
     """Return all that is stored of one user, table by table."""
     with memory._reading() as store:
-        return {table: sorted(store.rows(f'SELECT * FROM {table} WHERE "user" = ?', (user,))) for table in TABLES}
+        return {
+            table: sorted(map(repr, store.rows(f"SELECT * FROM {table} WHERE user = ?", (user,))))
+            for table in USER_TABLES
+        }
 
 
 def moment(day: int | None) -> datetime | None:
@@ -154,13 +156,19 @@ class Store(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.memory = open_memory([Relation.CON, Relation.IND, Relation.OSN, Relation.EQV, Relation.NSO] * 10)
+        drawn = [Relation.CON, Relation.IND, Relation.OSN, Relation.EQV, Relation.NSO] * 10
+        self.memory = open_memory(drawn, self.address())
+        self.memory._store.signs.exact_up_to = 2  # beyond two Primaries the user counts as very large
         self.texts: dict[str, str] = {}
         self.retracted: set[str] = set()
         self.made = 0
         neighbour = [{"text": text, "user": "v", "id": f"v-{number}"} for number, text in enumerate(TEXTS[:4])]
         self.memory.add_many(neighbour)
         self.neighbour = rows_of(self.memory, "v")
+
+    def address(self) -> str:
+        """Where a store of its own is kept."""
+        return ":memory:"
 
     def fresh_id(self) -> str:
         """Ids by count, so that a failing sequence can be replayed exactly."""
@@ -170,7 +178,7 @@ class Store(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Whatever happened, an export taken in elsewhere gives the same state, and the same export."""
         lines = list(export_lines(self.memory._store, ["u"], receipts=False))
-        with open_memory([Relation.IND] * 49) as twin:
+        with open_memory([Relation.IND] * 49, self.address()) as twin:
             twin.import_blocks(parse_export("\n".join([*lines, ""]), "export"))
             assert twin.primaries(user="u") == self.memory.primaries(user="u")
             assert list(export_lines(twin._store, ["u"], receipts=False)) == lines
@@ -261,12 +269,21 @@ class Store(RuleBasedStateMachine):
         assert receipt.observations == len(self.texts)
         self.texts.clear()
         self.retracted.clear()
-        assert rows_of(self.memory, "u") == {table: [] for table in TABLES}
+        assert not any(rows_of(self.memory, "u").values())
         assert self.memory.history(user="u") == []
 
     @invariant()
     def the_neighbour_is_untouched(self) -> None:
         assert rows_of(self.memory, "v") == self.neighbour
+
+    @invariant()
+    def the_index_of_large_users_holds_what_is_stored(self) -> None:
+        vector = HashEmbedder().embed(["Fact"])[0]
+        with self.memory._reading("u") as store:
+            for kind in ("atomic", "view"):
+                held = store.signs.candidates("u", kind, vector, 1000)
+                rows = store.rows("SELECT sequence FROM vectors WHERE user = 'u' AND kind = ?", (kind,))
+                assert held is None or sorted(held) == sorted(row[0] for row in rows)
 
     @invariant()
     def roles_partition_the_observations(self) -> None:
@@ -313,6 +330,25 @@ Store.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 TestStore = Store.TestCase
+
+
+class StoreOnPostgres(Store):
+    """The same machine on a server."""
+
+    def __init__(self) -> None:
+        self._schemas = Schemas(server())
+        super().__init__()
+
+    def address(self) -> str:
+        return self._schemas.address(":memory:")
+
+    def teardown(self) -> None:
+        super().teardown()
+        self._schemas.drop()
+
+
+StoreOnPostgres.TestCase.settings = settings(Store.TestCase.settings, max_examples=4, stateful_step_count=10)
+TestStoreOnPostgres = StoreOnPostgres.TestCase
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from roam.memory import Memory
 from roam.relations import Relation
 from tests.stubs import HashEmbedder, JoinFuser, ScriptedRelations
 
+pytestmark = pytest.mark.both_back_ends
+
 PARIS, ROME, OSLO, TEA = "Maya lives in Paris.", "Maya lives in Rome.", "Maya lives in Oslo.", "Maya likes tea."
 SCRIPT = {(PARIS, ROME): ("CON", 0.7), (ROME, OSLO): "CON", (PARIS, OSLO): "CON"}
 

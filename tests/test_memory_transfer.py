@@ -15,6 +15,8 @@ from roam.memory import Memory
 from roam.transfer import export_lines
 from tests.stubs import HashEmbedder, JoinFuser, ScriptedRelations
 
+pytestmark = pytest.mark.both_back_ends
+
 PARIS, ROME, TEA = "Maya lives in Paris.", "Maya lives in Rome.", "Maya likes tea."
 
 
@@ -188,6 +190,7 @@ def test_S21_reindexing_binds_a_store_to_another_embedder(memory: Memory, tmp_pa
         assert again.search("Rome", user="bob").hits[0].id == "b2"
 
 
+@pytest.mark.sqlite
 def test_export_and_import_on_the_command_line(
     memory: Memory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,6 +216,7 @@ def test_export_and_import_on_the_command_line(
     assert (code, out, error.count("\n"), (tmp_path / "third.db").exists()) == (2, "", 1, False)
 
 
+@pytest.mark.sqlite
 def test_review_and_redo_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     db = str(tmp_path / "m.db")
     with open_memory(db) as memory:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import socket
 import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from roam.events import EventKind
 from roam.memory import Memory
-from roam.records import Role
+from roam.records import FusionRequest, Role
 from roam.relations import RELATIONS, Relation
+from tests.back_ends import address
 from tests.stubs import HashEmbedder, JoinFuser, ScriptedRelations
+
+pytestmark = pytest.mark.both_back_ends
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -199,6 +205,7 @@ def test_C07_an_update_touches_the_matched_record_only() -> None:
         }
 
 
+@pytest.mark.sqlite
 def test_S05_no_socket_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **named: object) -> None:
         raise AssertionError("a socket was opened")
@@ -256,7 +263,7 @@ WRITER = """
 
 def test_S20_two_processes_write_while_a_third_reads(tmp_path: Path) -> None:
     path, count = tmp_path / "m.db", 60
-    code = textwrap.dedent(WRITER.format(root=str(ROOT), path=str(path), count=count))
+    code = textwrap.dedent(WRITER.format(root=str(ROOT), path=address(path), count=count))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     writers = [
         subprocess.Popen(
@@ -328,6 +335,7 @@ def test_S19_threads_that_share_a_memory_lose_nothing() -> None:
         assert memory.verify().ok
 
 
+@pytest.mark.sqlite
 def test_S23_no_framework_is_needed() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -339,3 +347,78 @@ def test_S23_no_framework_is_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(ROOT)], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+class Rewriter:
+    """A fuser as reported: it drops numbers and makes up a clause."""
+
+    name = "rewriter"
+
+    def fuse(self, requests: Sequence[FusionRequest]) -> list[str]:
+        return ["The quiz app has many questions, and all users love it." for _ in requests]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "relation"),
+    [
+        ("The quiz app has 5 questions.", "The quiz app v2.1.64 has 5 questions.", "OSN"),
+        ("The quiz app v2.1.64 has 5 questions.", "The quiz app has 5 questions.", "NSO"),
+        ("The quiz app v2.1.64 has 5 questions.", "There are 5 questions in the quiz app v2.1.64.", "EQV"),
+        ("The quiz app v2.1.64 has 5 questions.", "The quiz app v2.1.64 has 12 questions.", "CON"),
+    ],
+)
+@pytest.mark.parametrize("fusion", ["deterministic", Rewriter()])
+def test_F02_a_view_has_the_numbers_of_its_sources_and_no_others(
+    old: str, new: str, relation: str, fusion: str | Rewriter
+) -> None:
+    def numbers(text: str) -> set[str]:
+        return set(re.findall(r"\d+(?:\.\d+)*", text))
+
+    model = ScriptedRelations({(old, new): relation})
+    with Memory.open(":memory:", manager=model, embedder=HashEmbedder(), fusion=fusion) as memory:
+        memory.add(old, user="u")
+        memory.add(new, user="u")
+        (view,) = memory.primaries(user="u")
+        assert numbers(view.text) == numbers(old) | numbers(new)
+        assert "love" not in view.text
+        fallbacks = [event for event in memory.history(user="u") if event.kind is EventKind.FUSION_FALLBACK]
+        assert len(fallbacks) == memory.stats.fusion_fallbacks == (fusion != "deterministic")
+
+
+@pytest.mark.sqlite
+@pytest.mark.slow
+def test_S04_a_thousand_facts_at_once_are_a_thousand_one_by_one() -> None:
+    def relate(old: str, new: str) -> Relation:
+        return Relation.CON if old.split()[1] == new.split()[1] else Relation.IND
+
+    facts: list[dict[str, object]] = [
+        {"text": f"Subject {n % 300} is in state {n}.", "user": f"u{n % 3}", "id": str(n)} for n in range(1000)
+    ]
+    outcomes, passes = [], []
+    for many in (True, False):
+        model = ScriptedRelations(rule=relate)
+        with Memory.open(":memory:", manager=model, embedder=HashEmbedder(), fusion=JoinFuser()) as memory:
+            if many:
+                memory.add_many(facts)
+            else:
+                for fact in facts:
+                    memory.add(**fact)  # type: ignore[arg-type]
+            outcomes.append([memory.primaries(user=user) for user in memory.users()])
+            passes.append(memory.stats.forward_passes)
+    assert outcomes[0] == outcomes[1]
+    assert passes[0] < passes[1] / 10
+
+
+ROWS = (
+    *(f"R{n:02}" for n in (*range(1, 8), *range(9, 13), *range(16, 21))),
+    *(f"F{n:02}" for n in (1, 2, 4)),
+    *(f"S{n:02}" for n in (1, 2, 4, 5, 6, 7, 10, 11, 12, 14, 16, 19, 20, 21, 23, 24)),
+    *(f"C{n:02}" for n in (1, 2, 3, 4, 5, 7, 8)),
+)
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("row", ROWS)
+def test_every_report_has_a_test_named_after_it(row: str) -> None:
+    code = "\n".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    assert re.search(rf"^ *def test_(?:[A-Z]\d\d_)*{row}_", code, flags=re.MULTILINE | re.IGNORECASE)
