@@ -134,6 +134,7 @@ def test_lists_come_in_pages(client: TestClient) -> None:
         ("memories", {"text": "A fact.", "user": "maya", "observed_at": "soon"}, 422, "InputError"),
         ("memories", {"text": "A fact.", "user": "maya", "oberved_at": "2026-01-01"}, 422, "RequestValidationError"),
         ("search", {"query": "?", "user": "maya", "budget": 0}, 422, "RequestValidationError"),
+        ("search", {"query": "?", "user": "maya", "include_evidence": 0}, 422, "RequestValidationError"),
         ("retract", {"user": "maya", "id": "nothing"}, 404, "NotFoundError"),
         ("reviews", {"user": "maya", "new_id": "a", "old_id": "b", "relation": "CON"}, 404, "NotFoundError"),
         ("reviews", {"user": "maya", "new_id": "a", "old_id": "b", "relation": "BAD"}, 422, "RequestValidationError"),
@@ -152,6 +153,13 @@ def test_bad_input_is_refused_in_one_form_and_changes_nothing(
     assert problem["message"]
     assert problem["request_id"] == reply.headers["x-request-id"]
     assert get(client, "users") == {"users": []}
+
+
+@pytest.mark.integration
+def test_a_wrong_method_is_told_the_right_ones(client: TestClient) -> None:
+    reply = client.delete("/v1/memories")
+    assert (reply.status_code, reply.headers["allow"]) == (405, "GET, POST")
+    assert client.get("/v1/search").headers["allow"] == "POST"
 
 
 @pytest.mark.integration

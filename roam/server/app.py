@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -116,6 +117,11 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     response = problem_response(error, str(error.detail), error.status_code, _id(request))
     response.headers.update(error.headers or {})
+    if error.status_code == 405:  # the router knows the methods of one endpoint only
+        routes = (route for route in router.routes if isinstance(route, APIRoute) and route.path == request.url.path)
+        methods = {method for route in routes for method in route.methods}
+        if methods:
+            response.headers["Allow"] = ", ".join(sorted(methods))
     return response
 
 

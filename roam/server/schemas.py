@@ -26,9 +26,9 @@ RelationName = Literal["IND", "EQV", "OSN", "NSO", "CON"]
 
 
 class Body(BaseModel):
-    """A request's body: an unknown field is refused, since it is most likely a misspelt one."""
+    """A request's body: an unknown field is most likely a misspelt one, and 0 is no false; both are refused."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class NewFact(Body):

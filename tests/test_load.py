@@ -1,0 +1,65 @@
+"""The load test's own arithmetic, and a short run of it: nothing is lost, whatever comes together."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from roam.errors import InputError
+from roam.memory import Memory
+from roam.server import Settings
+from tests.server_app import listening, make_app
+from tests.stubs import HashEmbedder, JoinFuser, ScriptedRelations
+
+
+@pytest.fixture(scope="module")
+def load_test() -> ModuleType:
+    path = Path(__file__).parent.parent / "scripts" / "load_test.py"
+    spec = importlib.util.spec_from_file_location("load_test", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["load_test"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.integration
+def test_many_clients_at_once_lose_nothing(load_test: ModuleType, tmp_path: Path) -> None:
+    options = {"rate": 1e6, "burst": 10**6}
+    app = make_app(tmp_path, **options)
+    with listening(app, Settings(db=str(tmp_path / "m.db"), **options)) as (address, _):
+        report = load_test.run_load(address, clients=8, requests=160, seconds=60)
+        batches = app.state.context.metrics.batch
+    assert (report["acknowledged"], report["lost"]) == (80, 0)
+    assert report["add"]["answered"] == report["search"]["answered"] == 80
+    assert 0 < report["add"]["p50_ms"] <= report["add"]["p99_ms"]
+    assert report["add"]["failed"] == report["search"]["failed"] == 0
+    writes = sum(
+        sample.value for metric in text.batch.collect() for sample in metric.samples if sample.name.endswith("_count")
+    )
+    assert writes < 80  # facts of several clients were written together
+    with Memory.open(
+        tmp_path / "m.db", manager=ScriptedRelations(), embedder=HashEmbedder(), fusion=JoinFuser()
+    ) as memory:
+        assert len(memory.users()) == 8
+        assert memory.verify().ok
+
+
+@pytest.mark.unit
+def test_load_is_put_on_this_machine_only(load_test: ModuleType) -> None:
+    for url in ("http://example.org", "http://192.168.0.1:8765", "nonsense"):
+        with pytest.raises(InputError, match="this machine"):
+            load_test.run_load(url, clients=1, requests=1, seconds=1)
+
+
+@pytest.mark.unit
+def test_percentiles(load_test: ModuleType) -> None:
+    tally = load_test.Tally(seconds=[number / 1000 for number in range(1, 1001)])
+    found = tally.summary()
+    assert (round(found["p50_ms"]), round(found["p99_ms"]), found["answered"]) == (500, 990, 1000)
+    assert load_test.Tally().summary() == {"answered": 0, "refused": 0, "failed": 0}
