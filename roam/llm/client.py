@@ -93,9 +93,8 @@ class LLMClient:
         if not questions:
             return []
         first = self.ask(questions[0])
-        if len(questions) == 1 or self.settings.concurrency == 1:
-            others = [self.ask(question) for question in questions[1:]]
-            return [first, *others]
+        if len(questions) == 1:
+            return [first]
         with ThreadPoolExecutor(self.settings.concurrency) as pool:
             rest = [pool.submit(self.ask, question) for question in questions[1:]]
             try:
