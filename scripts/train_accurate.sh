@@ -7,9 +7,9 @@
 #   run 2  5e6753bcbc75  12,000 pairs of   858 families  (builder at ef8026b)
 #   run 3  9e2277c92d03  18,000 pairs of   858 families  (builder at 55bfa0d)
 #   run 4  f33f8e9e010e  19,200 pairs of 2,045 families  (builder at c11982f)
-#   run 5  FIVE  19,200 pairs of 3,133 families  (builder at FIVEC)
+#   run 5  e2ba8418a813  19,200 pairs of 3,133 families  (builder at 521072f, three families left out)
 #   run 6  20d27f8cc25b  16,000 pairs of   950 families  (builder at 00125da)
-#   run 7  de8414798c80  17,600 pairs of 1,902 families  (builder at SEVEN)
+#   run 7  de8414798c80  17,600 pairs of 1,902 families  (builder at 6987a74)
 # This script draws all seven from the families as they are now.
 set -euo pipefail
 cd "$(dirname "$0")/.."
