@@ -2,6 +2,7 @@
 # make install        all of the below: training, evaluation, tests
 # make test|lint      what .ci/run runs
 # make bench          speed of the write path and of search on this machine
+# make docs           API reference from the docstrings, under build/docs
 # Variables: VENV=.venv  PYTHON=python3  CPU=1 (torch wheel without CUDA)  TORCH=torch==2.13.0  OUT=reports/run  RUN=runs/run
 
 VENV   ?= .venv
@@ -21,7 +22,7 @@ QUICK_TRAIN := $(if $(QUICK),epochs=1 max_train_pairs=800 max_dev_pairs=200 eval
 , := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench clean
+.PHONY: help install run test lint format bench docs clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -63,6 +64,10 @@ format: install
 
 bench: $(FOR_RUN)
 	$(PY) scripts/bench.py
+
+docs: install
+	$(PY) -m pip install --quiet "pdoc>=16,<17"
+	$(PY) -m pdoc --output-directory build/docs roam $(addprefix '!roam.,$(addsuffix ',integrations.langgraph integrations.llama_index))
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache
