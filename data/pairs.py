@@ -16,9 +16,10 @@ import io
 import json
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 from data.rows import (
@@ -96,6 +97,31 @@ def read_pairs(path: str | Path, *, strict: bool = True) -> list[LabelledPair]:
     if not pairs:
         raise DataError(f"{path}: no pairs in it; write one JSON object a line with old, new and label")
     return pairs
+
+
+def iter_pairs(path: str | Path, *, lines_at_once: int = 1024) -> Iterator[LabelledPair]:
+    """The pairs of a JSONL file one after the other, for files that memory can't hold.
+
+    The first bad line raises `DataError`, and so does a pair without a group: groups can't be found from shared texts
+    without having seen the whole file.
+    """
+    if not Path(path).is_file():
+        raise DataError(f"{path}: no such file")
+    with Path(path).open(encoding="utf-8-sig", newline="\n") as stream:
+        before = 0
+        while lines := list(islice(stream, lines_at_once)):
+            rows, problems = read_jsonl(path, "".join(lines))
+            found = [(row, *_parse_row(row, Path(path).stem)) for row in rows]
+            problems += [Problem(str(path), row.line, *fault) for row, _, faults in found for fault in faults]
+            problems += [Problem(str(path), row.line, "schema", "no group: a stream needs one in each row")
+                         for row, pair, _ in found if pair is not None and not pair.group]  # fmt: skip
+            raise_problems(path, [replace(one, line=one.line + before) for one in problems], strict=True)
+            for row, pair, _ in found:
+                if pair is not None:
+                    line = row.line + before
+                    named = pair.id == f"{Path(path).stem}:{row.line}"  # made up from the line's number
+                    yield replace(pair, line=line, id=f"{Path(path).stem}:{line}" if named else pair.id)
+            before += len(lines)
 
 
 def scan_pairs(path: str | Path) -> tuple[list[LabelledPair], list[Problem]]:

@@ -58,17 +58,21 @@ class AdapterCard:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     weights_hash: str = ""
+    quantisation: str = ""
+    """How the base's weights are stored while the adapter runs ("nf4"); empty: as they are. Part of what it answers."""
     format: int = FORMAT
 
     @property
     def digest(self) -> str:
         """Identifies what the adapter answers: weights, base, labels, calibration and thresholds."""
-        parts = {
+        parts: dict[str, Any] = {
             "base": self.base_hash, "weights": self.weights_hash, "labels": list(self.labels),
             "template": self.template, "temperature": self.temperature,
             "thresholds": dict(sorted(self.thresholds.items())), "max_length": self.max_length,
             "swap_margin": self.swap_margin, "bias": dict(sorted(self.bias.items())),
         }  # fmt: skip
+        if self.quantisation:
+            parts["quantisation"] = self.quantisation
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     def relation_thresholds(self) -> dict[Relation, float]:
@@ -86,7 +90,10 @@ def weights_hash(folder: Path) -> str:
 
 def write_card(folder: Path, card: AdapterCard) -> None:
     """Write `roam.json` at once: an adapter whose card is cut off can't be loaded."""
-    write_at_once(folder / CARD, json.dumps(asdict(card), indent=2, sort_keys=True) + "\n")
+    values = asdict(card)
+    if not card.quantisation:
+        del values["quantisation"]  # versions before this key refuse cards that have it
+    write_at_once(folder / CARD, json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
 def read_card(folder: Path) -> AdapterCard:

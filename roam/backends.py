@@ -98,6 +98,8 @@ def onnx_hindrance(card: AdapterCard) -> str:
     """Why the default graph of an adapter can be neither read from the cache nor built; empty when it can."""
     if importlib.util.find_spec("onnxruntime") is None:
         return "onnxruntime is not installed: pip install 'roam-distilled[models]'"
+    if card.quantisation:
+        return f"the adapter runs on a {card.quantisation} base, which ONNX has no graph for"
     if cached_folder(card, ON_PROCESSOR).is_dir():
         return ""
     if importlib.util.find_spec("onnx") is None:

@@ -20,12 +20,15 @@ import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from roam.errors import BaseModelError
 
 log = logging.getLogger(__name__)
 
 WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+"""Which file of several holds each tensor: how larger models are published."""
 
 
 @dataclass(frozen=True)
@@ -127,25 +130,50 @@ def _missing(name: str, spec: BaseSpec | None) -> str:
     )
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model: one, or the several that its index names. Empty when there are none."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if not (folder / INDEX).is_file():
+        return []
+    names = sorted(set(_weight_map(folder).values()))
+    absent = [name for name in names if not (folder / name).is_file()]
+    if absent:
+        raise BaseModelError(f"{folder} lacks {', '.join(absent)}, which its {INDEX} names; fetch it again")
+    return [folder / name for name in names]
+
+
+def _weight_map(folder: Path) -> dict[str, str]:
+    try:
+        found = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BaseModelError(f"{folder / INDEX} is no index of weights ({error}); fetch it again") from None
+    # A name is joined to the folder: one with a path in it would leave it.
+    if not isinstance(found, dict) or any(Path(str(name)).name != name for name in found.values()):
+        raise BaseModelError(f"{folder / INDEX} names files outside of its folder; fetch it again")
+    return found
+
+
 def content_hash(folder: Path) -> str:
-    """SHA-256 over the tensors of `model.safetensors` (names, types, shapes, bytes), whatever the file's metadata.
+    """SHA-256 over the tensors of a model's safetensors (names, types, shapes, bytes), whatever the files' metadata and
+    number.
 
     The result is kept in the cache by path, size and time of change: hashing 400 MB takes about a second.
     """
-    weights = folder / WEIGHTS
-    if not weights.is_file():
+    files = weight_files(folder)
+    if not files:
         raise BaseModelError(f"{folder} has no {WEIGHTS}: only safetensors weights are loaded (no pickles)")
-    stat = weights.stat()
-    key = f"{weights.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+    stats = [(file, file.stat()) for file in files]
+    key = "|".join(f"{file.resolve()}:{stat.st_size}:{stat.st_mtime_ns}" for file, stat in stats)
     memo = cache_dir() / "hashes.json"
     known = _read_json(memo)
     if key not in known:
-        known[key] = _hash_tensors(weights)
+        known[key] = _hash_tensors(files)
         try:
             memo.parent.mkdir(parents=True, exist_ok=True)
             memo.write_text(json.dumps(known, indent=1), encoding="utf-8")
         except OSError as error:  # a read-only home costs a second a start, no more
-            log.info("content hash of %s not kept: %s", weights, error)
+            log.info("content hash of %s not kept: %s", folder, error)
     return known[key]
 
 
@@ -157,25 +185,32 @@ def _read_json(path: Path) -> dict[str, str]:
     return loaded if isinstance(loaded, dict) else {}
 
 
-def _hash_tensors(weights: Path) -> str:
-    with weights.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-        header.pop("__metadata__", None)
-        digest = hashlib.sha256()
-        for tensor in sorted(header):
-            entry = header[tensor]
-            start, end = entry["data_offsets"]
-            digest.update(f"{tensor}|{entry['dtype']}|{entry['shape']}|".encode())
-            file.seek(8 + size + start)
+def _hash_tensors(files: Iterable[Path]) -> str:
+    entries = [(name, file, start, entry) for file in files for name, start, entry in _header(file)]
+    entries.sort(key=lambda found: found[0])  # tensors' names are unique, also over several files
+    digest = hashlib.sha256()
+    for name, path, first, entry in entries:
+        start, end = entry["data_offsets"]
+        digest.update(f"{name}|{entry['dtype']}|{entry['shape']}|".encode())
+        with path.open("rb") as file:
+            file.seek(first + start)
             left = end - start
             while left:
                 chunk = file.read(min(left, 1 << 22))
                 if not chunk:
-                    raise BaseModelError(f"{weights} is cut short at tensor {tensor}; fetch it again")
+                    raise BaseModelError(f"{path} is cut short at tensor {name}; fetch it again")
                 digest.update(chunk)
                 left -= len(chunk)
     return digest.hexdigest()
+
+
+def _header(path: Path) -> list[tuple[str, int, dict[str, Any]]]:
+    """(tensor, where the file's data begin, its entry) for each tensor of a safetensors file."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    header.pop("__metadata__", None)
+    return [(name, 8 + size, entry) for name, entry in header.items()]
 
 
 def _installed(spec: BaseSpec) -> Path | None:
@@ -215,13 +250,13 @@ def _hub(hub_id: str, *, local_only: bool) -> Path | None:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    patterns = ["*.json", "*.txt", "*.model", WEIGHTS]
+    patterns = ["*.json", "*.txt", "*.model", WEIGHTS, "model-*.safetensors"]
     try:
         folder = snapshot_download(hub_id, allow_patterns=patterns, local_files_only=local_only)
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as error:
         log.info("hub has no %s: %s", hub_id, error)
         return None
-    return Path(folder) if (Path(folder) / WEIGHTS).is_file() else None
+    return Path(folder) if weight_files(Path(folder)) else None
 
 
 def _fetch(spec: BaseSpec) -> Path | None:

@@ -295,8 +295,8 @@ def _default_factory(args: argparse.Namespace) -> MemoryFactory:
         from roam.cli_manager import LazyRelationModel
         from roam.memory import Memory
 
-        if args.manager == "prompted":
-            return Memory.open(path, manager="prompted", fusion="manager", reindex=reindex)
+        if args.manager in ("prompted", "served"):
+            return Memory.open(path, manager=args.manager, fusion="manager", reindex=reindex)
         model = LazyRelationModel(args.manager, base=args.base, backend=args.backend)
         return Memory.open(path, manager=model, reindex=reindex)
 

@@ -40,8 +40,9 @@ def load_manager(
 
     `backend` is "auto" (ONNX Runtime on a processor, torch on a GPU), "torch", "onnx" or "onnx-int8"; by default
     what $ROAM_BACKEND says, else "auto". An ONNX model is built at its first use and kept in the cache.
-    "prompted" asks the LLM at $ROAM_LLM_URL instead (`roam.prompted`).
-    Raises `InputError`, `AdapterError`, `BaseModelError` or `ExportError`.
+    "prompted" asks the LLM at $ROAM_LLM_URL instead (`roam.prompted`), "served" the adapter in the server at
+    $ROAM_SERVED_RELATION (`roam.served`).
+    Raises `InputError`, `AdapterError`, `BaseModelError`, `ExportError` or `LLMError`.
     """
     if str(name) == "prompted":
         from roam.llm import LLMClient
@@ -49,6 +50,10 @@ def load_manager(
         from roam.prompted import prompted_manager
 
         return prompted_manager(LLMClient(settings_from_environment()))
+    if str(name) == "served":
+        from roam.served import manager_from_environment
+
+        return manager_from_environment()
     from roam.backends import load_relation_model
     from roam.fusion import DeterministicFuser
 

@@ -42,6 +42,11 @@ def build(adapter: Path, plain: TorchRelationModel, folder: Path, precision: str
     """
     from tqdm import tqdm
 
+    if plain.card.quantisation:
+        raise ExportError(
+            f"{adapter} runs on a {plain.card.quantisation} base, which ONNX has no graph for: export it as merged "
+            "with --allow-quantised first, or use the torch backend"
+        )
     probes = [Pair(probe.old, probe.new) for probe in plain.card.probes]
     with tqdm(total=3, desc=f"building {precision} (once)", disable=None, leave=False) as bar:
         export_graph(plain, folder / MODEL)

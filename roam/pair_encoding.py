@@ -13,6 +13,28 @@ from roam.records import Pair
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
+
+def close_pairs(tokenizer: Any) -> bool:
+    """Make a tokenizer that adds no special tokens (a decoder's) lay pairs out as OLD EOS NEW EOS; True if it did.
+
+    Without it, two texts would run into each other, and the last token, whose state a decoder classifies by, would be
+    a word that has only just been read. Changes the fast tokenizer of transformers in place; doing it twice is the same
+    as once.
+    """
+    from tokenizers import processors
+
+    backend = tokenizer.backend_tokenizer
+    if backend.num_special_tokens_to_add(is_pair=True) or tokenizer.eos_token is None:
+        return False
+    end = tokenizer.eos_token
+    form = processors.TemplateProcessing(
+        single=["$A", end], pair=["$A", end, "$B:1", f"{end}:1"], special_tokens=[(end, tokenizer.eos_token_id)]
+    )
+    before = backend.post_processor
+    backend.post_processor = form if before is None else processors.Sequence([before, form])
+    return True
+
+
 Features = Mapping[str, NDArray[np.int64]]
 """Model inputs by name, each of shape (batch, tokens)."""
 

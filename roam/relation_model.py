@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from roam.adapters import PROBE_TOLERANCE, AdapterCard, read_card
 from roam.bases import resolve_base
 from roam.errors import AdapterError
-from roam.pair_encoding import Features, PairEncoder
+from roam.pair_encoding import Features, PairEncoder, close_pairs
+from roam.quantisation import placement
 from roam.records import Pair
 from roam.relations import INDEX, RELATIONS, SWAPPED, Relation
 
@@ -22,24 +23,23 @@ SWAPPED_COLUMNS = [INDEX[SWAPPED[relation]] for relation in RELATIONS]
 BATCH_TOKENS = 4096
 
 
-class PairClassifier(ABC):
-    """Five-way relation classifier over (OLD, NEW): all but the pass through the network.
+class CalibratedClassifier(ABC):
+    """Five-way relation classifier over (OLD, NEW): what becomes of its logits, wherever they come from.
 
     Safe to share between threads for reading.
     """
 
-    batch_tokens = BATCH_TOKENS
+    probe_tolerance = PROBE_TOLERANCE
 
-    def __init__(self, encoder: PairEncoder, card: AdapterCard, digest: str) -> None:
-        self.encoder = encoder
+    def __init__(self, card: AdapterCard, digest: str) -> None:
         self.card = card
         self.digest = digest
         self.thresholds: Mapping[Relation, float] = card.relation_thresholds()
         self._columns = [card.labels.index(relation.value) for relation in RELATIONS]
 
     @abstractmethod
-    def network(self, features: Features) -> NDArray[np.float32]:
-        """Logits of one padded batch, shape (batch, 5), columns in the order of the card's labels."""
+    def _forward(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        """Logits in the order given, shape (len(pairs), 5), columns in `RELATIONS` order."""
 
     def verify_probes(self, where: str) -> None:
         """Raise `AdapterError` unless the stored probe pairs get the stored probabilities."""
@@ -49,10 +49,10 @@ class PairClassifier(ABC):
         expected = np.array([[probe.probabilities[name] for name in RELATIONS] for probe in probes], dtype=np.float32)
         found = self.predict_proba([Pair(probe.old, probe.new) for probe in probes])
         gap = float(np.abs(found - expected).max())
-        if not gap <= PROBE_TOLERANCE:
+        if not gap <= self.probe_tolerance:
             raise AdapterError(
                 f"{where}: probe pairs get other probabilities than when it was saved (largest gap {gap:.3f}, allowed "
-                f"{PROBE_TOLERANCE}): the base, the head or the label order is not the one it was trained with"
+                f"{self.probe_tolerance}): the base, the head or the label order is not the one it was trained with"
             )
 
     def predict_logits(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
@@ -69,16 +69,30 @@ class PairClassifier(ABC):
             logits[doubtful] = (logits[doubtful] + swapped[:, SWAPPED_COLUMNS]) / 2
         return logits
 
+    def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        """Calibrated probabilities, shape (len(pairs), 5), columns in `RELATIONS` order."""
+        return calibrated(self.predict_logits(pairs), self.card)
+
+
+class PairClassifier(CalibratedClassifier):
+    """A classifier that runs in this process: all but the pass through the network."""
+
+    batch_tokens = BATCH_TOKENS
+
+    def __init__(self, encoder: PairEncoder, card: AdapterCard, digest: str) -> None:
+        super().__init__(card, digest)
+        self.encoder = encoder
+
+    @abstractmethod
+    def network(self, features: Features) -> NDArray[np.float32]:
+        """Logits of one padded batch, shape (batch, 5), columns in the order of the card's labels."""
+
     def _forward(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         out = np.zeros((len(pairs), len(RELATIONS)), dtype=np.float32)
         encoded = self.encoder.encode(pairs)
         for chunk in length_batches([len(encoding) for encoding in encoded], self.batch_tokens):
             out[chunk] = self.network(self.encoder.batch([encoded[index] for index in chunk]))[:, self._columns]
         return out
-
-    def predict_proba(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
-        """Calibrated probabilities, shape (len(pairs), 5), columns in `RELATIONS` order."""
-        return calibrated(self.predict_logits(pairs), self.card)
 
 
 class TorchRelationModel(PairClassifier):
@@ -108,12 +122,19 @@ class TorchRelationModel(PairClassifier):
             raise AdapterError(f"{folder} is a {card.kind!r} adapter; a relation adapter is needed here")
         resolved = resolve_base(base or card.base, expected_hash=card.base_hash)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        tokenizer = AutoTokenizer.from_pretrained(str(folder))
+        close_pairs(tokenizer)
         with quiet_loading():
             backbone = AutoModelForSequenceClassification.from_pretrained(
-                resolved.path, num_labels=len(card.labels), dtype=torch.float32
-            )
-            model = PeftModel.from_pretrained(backbone, str(folder)).merge_and_unload()
-        loaded = cls(model.to(device), AutoTokenizer.from_pretrained(str(folder)), card)
+                resolved.path, num_labels=len(card.labels), dtype=torch.float32,
+                ignore_mismatched_sizes=True,  # a base with a head of its own (NLI): the adapter brings another
+                **placement(card.quantisation, device),
+            )  # fmt: skip
+            backbone.config.pad_token_id = tokenizer.pad_token_id  # decoders classify by the last token that is not it
+            model = PeftModel.from_pretrained(backbone, str(folder))
+            if not card.quantisation:  # merged into 4-bit codes, it would answer otherwise than it was trained to
+                model = model.merge_and_unload().to(device)
+        loaded = cls(model, tokenizer, card)
         loaded.verify_probes(str(folder))
         return loaded
 

@@ -23,7 +23,8 @@ from training.config import from_mapping, load_config, to_yaml
 from training.fuser import FuserProgress, build_trainer, main, train, trainer_arguments
 from training.fuser_config import FuserConfig, fuser_precision
 from training.fuser_data import check_fits, encoder_decoder_dataset, in_dev, prompt_of, read_split
-from training.fuser_model import PAD_TOKEN, load_trainable, set_padding
+from training.fuser_model import load_trainable
+from training.tokens import PAD_TOKEN, set_padding
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted((ROOT / "configs" / "fuser").glob("*.yaml"))

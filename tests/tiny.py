@@ -39,6 +39,24 @@ def save_tokenizer(folder: Path, *, mpnet: bool = False) -> None:
     ).save_pretrained(str(folder))  # fmt: skip
 
 
+QWEN_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|fim_pad|>")
+
+
+def save_qwen_tokenizer(folder: Path, *, base_model: bool = False) -> int:
+    """Qwen's own tokenizer class over single bytes; a base model's pads with EOS. Returns the vocabulary's size."""
+    from tokenizers import pre_tokenizers
+    from transformers import Qwen2Tokenizer
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    table = {token: index for index, token in enumerate([*letters, *QWEN_SPECIAL])}
+    end = "<|endoftext|>" if base_model else "<|im_end|>"
+    Qwen2Tokenizer(
+        vocab=table, merges=[], eos_token=end, pad_token="<|endoftext|>", unk_token=None,
+        additional_special_tokens=list(QWEN_SPECIAL),
+    ).save_pretrained(str(folder))  # fmt: skip
+    return len(table)
+
+
 def config_of(architecture: str) -> Any:
     from transformers import AutoConfig
 
@@ -50,7 +68,10 @@ def config_of(architecture: str) -> Any:
                  "norm_rel_ebd": "layer_norm", "type_vocab_size": 0, "pooler_hidden_size": 32}  # fmt: skip
     if architecture == "modernbert":
         extra = {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3, "local_attention": 16}
-    return AutoConfig.for_model(architecture, **common, **extra)
+    if architecture == "qwen3":
+        extra = {"vocab_size": 260, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 256,
+                 "tie_word_embeddings": True, "pad_token_id": None}  # fmt: skip
+    return AutoConfig.for_model(architecture, **common | extra)
 
 
 def save_base(folder: Path, architecture: str = "bert", seed: int = 0) -> Path:
@@ -61,6 +82,9 @@ def save_base(folder: Path, architecture: str = "bert", seed: int = 0) -> Path:
     torch.manual_seed(seed)
     folder.mkdir(parents=True, exist_ok=True)
     AutoModel.from_config(config_of(architecture)).save_pretrained(str(folder))
+    if architecture == "qwen3":
+        save_qwen_tokenizer(folder)
+        return folder
     save_tokenizer(folder, mpnet=architecture == "mpnet")
     return folder
 

@@ -41,6 +41,8 @@ class RelationConfig:
     """Recipe of a relation adapter. Rates are per step, shares are of an epoch, lengths are in tokens."""
 
     base: str = "all-MiniLM-L6-v2"  # hub id, short name or folder
+    quantisation: Literal["none", "nf4"] = "none"  # nf4: QLoRA, the base's linear layers in 4 bits (bitsandbytes)
+    attention: Literal["auto", "eager", "sdpa", "flash_attention_2"] = "auto"
     train: str = "data/derived/train.jsonl"
     dev: str = "data/derived/dev.jsonl"
     out: str = "runs/relation"
@@ -49,13 +51,17 @@ class RelationConfig:
     max_steps: int = -1  # stops earlier than `epochs` when positive
     max_train_pairs: int | None = None  # a seeded subset
     max_dev_pairs: int | None = None  # a seeded subset: what calibration and the metrics on the card are measured on
-    batch_size: int = 32
+    streaming: bool = False  # read train while training: for files that memory can't hold
+    stream_buffer: int = 16384  # pairs that a stream shuffles and sorts by length at a time
+    batch_size: int = 32  # pairs a pass, of all processes together
     gradient_accumulation: int = 1
     learning_rate: float = 5e-4
     weight_decay: float = 0.01
     warmup: float = 0.06  # share of all steps
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     label_smoothing: float = 0.0
+    soft_labels: float = 0.0  # share of the loss that is against the pairs' `probs`, where they have some
+    adapt: Literal["lora", "head"] = "lora"  # head: a linear probe, the base stays frozen
     lora_rank: int = 16
     lora_alpha: int = 32
     lora_dropout: float = 0.0
@@ -64,9 +70,15 @@ class RelationConfig:
     head_modules: tuple[str, ...] = ("auto",)  # newly initialised modules that are trained and saved whole
     dropout: float | None = None  # None leaves the base's own rates
     max_length: int = 128
+    batching: Literal["groups", "buckets"] = "groups"  # buckets: the same batches whatever the number of processes
+    pad_multiple: int = 1  # pad batches to multiples of it: few shapes, so compiled kernels are reused
+    gradient_checkpointing: bool = False  # less memory, about a third more time
+    tf32: bool = False  # fp32 products in TF32, on NVIDIA GPUs from Ampere on
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    workers: int = 0  # processes that prepare batches, a training process
     device: Literal["auto", "cpu"] = "auto"
     evals_per_epoch: int = 1
+    keep: Literal["best", "last"] = "best"  # which checkpoint becomes the adapter: best by dev macro-F1, or the last
     eval_pairs: int | None = None  # a seeded subset of dev for the evaluations between; the last one is on all of it
     log_every: int = 25  # steps
     collapse_after: int = 100  # steps from which an evaluation that finds one predicted class stops the run
@@ -77,11 +89,19 @@ class RelationConfig:
     def __post_init__(self) -> None:
         check_ranges(self, {
             "a number above 0": "epochs learning_rate",
-            "0 or more": "weight_decay lora_first_layer collapse_after swap_margin false_merge_cost",
+            "0 or more": "workers weight_decay lora_first_layer collapse_after swap_margin false_merge_cost",
             "1 or more": "max_train_pairs max_dev_pairs batch_size gradient_accumulation lora_rank lora_alpha "
-                         "max_length evals_per_epoch eval_pairs log_every",
+                         "max_length evals_per_epoch eval_pairs log_every stream_buffer pad_multiple",
             "a share of at least 0 and below 1": "warmup label_smoothing lora_dropout dropout",
         })  # fmt: skip
+        if not 0 <= self.soft_labels <= 1:
+            raise ConfigError(f"soft_labels is {self.soft_labels}; give a share from 0 to 1")
+        if self.soft_labels and self.label_smoothing:
+            raise ConfigError("label_smoothing and soft_labels both soften the labels; set one of them to 0")
+        if self.streaming and self.max_train_pairs is not None:
+            raise ConfigError("a stream is not drawn from: leave max_train_pairs out, or set streaming=false")
+        if self.adapt == "head" and self.initial_adapter:
+            raise ConfigError("adapt=head starts from the frozen base: leave initial_adapter out")
         try:
             re.compile(self.lora_targets)
         except re.error as error:

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 
 from data.fusion import read_fusion
 from data.pairs import read_pairs
-from roam.adapters import CARD, AdapterCard, read_card
+from roam.adapters import CARD, AdapterCard, read_card, write_card
 from roam.bases import content_hash, resolve_base
 from roam.errors import AdapterError, DataError, InputError, RoamError
 from roam.fusion.model import LoadedFuser, load_language_model
 from roam.onnx_model import PRECISIONS
+from roam.pair_encoding import close_pairs
+from roam.quantisation import placement
 from roam.records import Pair
 from roam.relation_model import TorchRelationModel, quiet_loading
 from training.export_onnx import AGREEMENT_LIMITS, F1_LOSS_LIMIT, OnnxParity, export_onnx, require_new
@@ -104,18 +106,21 @@ def quantisation(folder: Path) -> str | None:
     return f"{bits} ({config.get('quant_method', 'unknown method')})"
 
 
-def load_base(card: AdapterCard, path: Path) -> Any:
-    """The base in fp32 (or as stored, when quantised), as a classifier or a language model."""
+def load_base(card: AdapterCard, path: Path, tokenizer: Any) -> Any:
+    """The base in fp32 (or in 4 bits, when stored or trained so), as a classifier or a language model."""
     import torch
     from transformers import AutoModelForSequenceClassification
 
     if card.kind == "fuser":
         return load_language_model(path)
     with quiet_loading():
-        return AutoModelForSequenceClassification.from_pretrained(
+        model = AutoModelForSequenceClassification.from_pretrained(
             path, num_labels=len(card.labels), id2label=dict(enumerate(card.labels)),
             label2id={name: index for index, name in enumerate(card.labels)}, dtype=torch.float32,
+            ignore_mismatched_sizes=True, **placement(card.quantisation, "cpu"),
         )  # fmt: skip
+    model.config.pad_token_id = tokenizer.pad_token_id  # kept in the export: decoders pool by it
+    return model
 
 
 def wrap(model: Any, tokenizer: Any, card: AdapterCard) -> TorchRelationModel | LoadedFuser:
@@ -136,29 +141,32 @@ def export_merged(
 
     card = read_card(adapter)
     resolved = resolve_base(base or card.base, expected_hash=card.base_hash)
-    method = quantisation(resolved.path)
+    method = quantisation(resolved.path) or (f"4-bit ({card.quantisation})" if card.quantisation else None)
     if method is not None and not allow_quantised:
+        instead = "" if card.quantisation else "give the full-precision base with --base, or "
         raise AdapterError(
-            f"base {card.base!r} is {method}: merging into quantised weights degrades the result; give the "
-            "full-precision base with --base, or accept it with --allow-quantised and read the parity report"
+            f"base {card.base!r} is {method}: merging into quantised weights degrades the result; {instead}"
+            "accept it with --allow-quantised and read the parity report"
         )
     require_new(out)
     inputs = read_inputs(card, pairs)
     tokenizer = AutoTokenizer.from_pretrained(str(adapter))
-    tuned = PeftModel.from_pretrained(load_base(card, resolved.path), str(adapter))
+    close_pairs(tokenizer)
+    tuned = PeftModel.from_pretrained(load_base(card, resolved.path, tokenizer), str(adapter))
     plain = wrap(tuned, tokenizer, card)
     plain.verify_probes(str(adapter))
     before = answers(plain, inputs)
     if method is not None:  # merge into what the quantised weights stand for, not into the codes
-        dequantised = load_base(card, resolved.path).dequantize().float()
+        dequantised = load_base(card, resolved.path, tokenizer).dequantize().float()
         tuned = PeftModel.from_pretrained(dequantised, str(adapter))
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
         folder = Path(scratch) / "merged"
         tuned.merge_and_unload(safe_merge=True).save_pretrained(str(folder))
         tokenizer.save_pretrained(str(folder))
-        shutil.copyfile(adapter / CARD, folder / CARD)
-        parity = compare(before, answers(wrap(load_base(card, folder), tokenizer, card), inputs))
+        merged = replace(card, quantisation="")
+        write_card(folder, merged)
+        parity = compare(before, answers(wrap(load_base(merged, folder, tokenizer), tokenizer, merged), inputs))
         failed = parity.agreement < parity.compared or not parity.largest_logit_gap <= PARITY_TOLERANCE
         if failed and method is None:
             raise AdapterError(f"the merged model does not answer as the adapter does: {parity}; nothing was written")

@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from roam.bases import ResolvedBase, resolve_base
-from roam.errors import TrainingError
 from roam.fusion.model import align_token_ids, load_language_model
 from training.fuser_config import FuserConfig
 from training.models import check_initial
-
-PAD_TOKEN = "<|pad|>"
+from training.tokens import check_prompt_is_open, set_padding
 
 
 def load_trainable(config: FuserConfig) -> tuple[Any, Any, ResolvedBase]:
@@ -47,41 +45,3 @@ def load_trainable(config: FuserConfig) -> tuple[Any, Any, ResolvedBase]:
     # The folder a base was found in says nothing on another machine; its name does.
     peft.peft_config["default"].base_model_name_or_path = base.name
     return peft, tokenizer, base
-
-
-def set_padding(tokenizer: Any, rows: int, wanted: str | None = None) -> None:
-    """Give the tokenizer a padding token other than EOS.
-
-    It is `wanted`, or the tokenizer's own, or a special token that views never hold (padding is masked, so its
-    embedding does not matter), or a new one if the embedding matrix (`rows`) has room. Raises `TrainingError`.
-    """
-    if tokenizer.eos_token_id is None:
-        raise TrainingError("the base's tokenizer has no EOS token, so views could not end; choose another base")
-    if wanted is not None:
-        if wanted not in tokenizer.get_vocab() or wanted == tokenizer.eos_token:
-            raise TrainingError(
-                f"pad_token={wanted!r} is not in the vocabulary or is EOS ({tokenizer.eos_token!r}); name another token"
-            )
-        tokenizer.pad_token = wanted
-    if tokenizer.pad_token_id is not None and tokenizer.pad_token_id != tokenizer.eos_token_id:
-        return
-    taken = {tokenizer.eos_token_id, tokenizer.bos_token_id}
-    special = [
-        (("pad" not in text.content.lower(), "reserved" not in text.content.lower(), index), text.content)
-        for index, text in tokenizer.added_tokens_decoder.items()
-        if text.special and index not in taken
-    ]
-    if special:
-        tokenizer.pad_token = min(special)[1]
-    elif len(tokenizer) < rows:
-        tokenizer.add_special_tokens({"pad_token": PAD_TOKEN})
-    else:
-        raise TrainingError(
-            f"the base's padding token {tokenizer.pad_token!r} is missing or equals EOS, no special token is free and "
-            "its embeddings have no row for a new one: EOS would be masked and never learned; set pad_token=TOKEN"
-        )
-
-
-def check_prompt_is_open(tokenizer: Any) -> None:
-    if tokenizer("View:")["input_ids"][-1] == tokenizer.eos_token_id:
-        raise TrainingError("the base's tokenizer appends EOS to every text; set add_eos_token to false in its config")

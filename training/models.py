@@ -1,11 +1,14 @@
 """Loading a base as a five-way classifier and wrapping it with LoRA.
 
 Known traps, each guarded here: without `task_type="SEQ_CLS"` the head comes back random; default settings lose
-DeBERTa's pooler and ModernBERT's head; a padding token equal to EOS pools the wrong token; DeBERTa overflows in fp16.
+DeBERTa's pooler and ModernBERT's head; a padding token equal to EOS pools the wrong token; DeBERTa overflows in fp16; a
+head in 4 bits can't learn; a decoder reads two texts as one unless something stands between them.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,12 @@ from typing import Any
 from roam.adapters import read_card
 from roam.bases import ResolvedBase, resolve_base
 from roam.errors import AdapterError, TrainingError
+from roam.pair_encoding import close_pairs
+from roam.quantisation import HEADS, placement
 from roam.relation_model import quiet_loading
 from roam.relations import RELATIONS
 from training.config import RelationConfig
+from training.tokens import set_padding
 
 LINEAR_NAMES = (
     "q", "k", "v", "o", "query", "key", "value", "dense",  # BERT, MPNet
@@ -23,18 +29,24 @@ LINEAR_NAMES = (
     "Wqkv", "Wo", "Wi",  # ModernBERT
     "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",  # decoders
 )  # fmt: skip
+FP16_OVERFLOWS = ("deberta", "t5", "qwen", "gemma")
+"""Families whose activations leave the range of fp16; the last three were trained in bf16."""
 LAYER = re.compile(r"(?:^|\.)(?:layer|layers|h|block)\.(\d+)\.")
 
 
-def load_classifier(config: RelationConfig) -> tuple[Any, Any, ResolvedBase]:
-    """Return (PEFT model, tokenizer, base). Raises `BaseModelError` or `TrainingError`."""
+def load_classifier(config: RelationConfig, *, saved: Path | None = None) -> tuple[Any, Any, ResolvedBase]:
+    """Return (PEFT model, tokenizer, base); with `saved`, the weights that PEFT saved there instead of new ones.
+
+    Raises `BaseModelError` or `TrainingError`.
+    """
     import torch
-    from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+    from peft import LoraConfig, PeftModel, TaskType, get_peft_model, prepare_model_for_kbit_training
+    from peft.utils.constants import DUMMY_TARGET_MODULES
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     base = resolve_base(config.base)
     if config.initial_adapter:
-        check_initial(config.initial_adapter, base, "relation")
+        check_initial(config.initial_adapter, base, "relation", quantisation_of(config))
     tokenizer = AutoTokenizer.from_pretrained(base.path)
     tokenizer.padding_side = "right"  # as the runtime pads; on the left, encoders would pool a padding token
     torch.manual_seed(config.seed)  # the new head's initial weights
@@ -43,18 +55,30 @@ def load_classifier(config: RelationConfig) -> tuple[Any, Any, ResolvedBase]:
         model, info = AutoModelForSequenceClassification.from_pretrained(
             base.path, num_labels=len(names), id2label=dict(enumerate(names)),
             label2id={name: index for index, name in enumerate(names)}, dtype=torch.float32, output_loading_info=True,
+            ignore_mismatched_sizes=True, **loading_options(config),
         )  # fmt: skip
+    _check_mismatched(model, info["mismatched_keys"])
+    if is_decoder(tokenizer):
+        set_padding(tokenizer, model.get_input_embeddings().num_embeddings)
+        close_pairs(tokenizer)
+        model.config.pad_token_id = tokenizer.pad_token_id
     _check_padding(model, tokenizer)
     if config.dropout is not None:
         _set_dropout(model, config.dropout)
-    if config.initial_adapter:
-        peft = PeftModel.from_pretrained(model, config.initial_adapter, is_trainable=True)
+    if config.quantisation != "none":
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    if config.gradient_checkpointing:
+        model.enable_input_require_grads()  # frozen embeddings would cut the graph that checkpoints are recomputed in
+    start = saved or config.initial_adapter
+    if start:
+        peft = PeftModel.from_pretrained(model, str(start), is_trainable=True)
     else:
         peft = get_peft_model(
             model,
             LoraConfig(
                 task_type=TaskType.SEQ_CLS, r=config.lora_rank, lora_alpha=config.lora_alpha,
-                lora_dropout=config.lora_dropout, target_modules=lora_targets(model, config),
+                lora_dropout=config.lora_dropout,
+                target_modules=DUMMY_TARGET_MODULES if config.adapt == "head" else lora_targets(model, config),
                 modules_to_save=head_modules(model, info["missing_keys"], config),
             ),
         )  # fmt: skip
@@ -62,8 +86,37 @@ def load_classifier(config: RelationConfig) -> tuple[Any, Any, ResolvedBase]:
     return peft, tokenizer, base
 
 
-def check_initial(folder: str, base: ResolvedBase, kind: str) -> None:
-    """Raise `AdapterError` for an adapter to go on from that is of another kind, base or label order.
+def quantisation_of(config: RelationConfig) -> str:
+    """As an adapter's card names it: empty for plain weights."""
+    return "" if config.quantisation == "none" else config.quantisation
+
+
+def loading_options(config: RelationConfig) -> dict[str, Any]:
+    """What `from_pretrained` is told of quantisation, device and attention.
+
+    Raises `TrainingError` for an attention that this machine has not.
+    """
+    import torch
+
+    gpu = torch.cuda.is_available() and config.device == "auto"
+    # Each process has its own GPU; bitsandbytes places weights when it loads them.
+    options = placement(quantisation_of(config), f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if gpu else "cpu")
+    if config.attention == "flash_attention_2" and (not gpu or importlib.util.find_spec("flash_attn") is None):
+        raise TrainingError(
+            "attention=flash_attention_2 needs an NVIDIA GPU and the package flash-attn; use attention=sdpa"
+        )
+    if config.attention != "auto":
+        options["attn_implementation"] = config.attention
+    return options
+
+
+def is_decoder(tokenizer: Any) -> bool:
+    """Whether the tokenizer adds nothing around a pair: decoders' do not, encoders' put in separators."""
+    return not tokenizer.backend_tokenizer.num_special_tokens_to_add(is_pair=True)
+
+
+def check_initial(folder: str, base: ResolvedBase, kind: str, quantisation: str = "") -> None:
+    """Raise `AdapterError` for an adapter to go on from that is of another kind, base, quantisation or label order.
 
     PEFT loads all of these without a word.
     """
@@ -74,6 +127,10 @@ def check_initial(folder: str, base: ResolvedBase, kind: str) -> None:
         raise AdapterError(
             f"initial_adapter {folder} was trained on {card.base} ({card.base_hash[:16]}), base is {base.name} "
             f"({base.content_hash[:16]}); set base={card.base}"
+        )
+    if card.quantisation != quantisation:
+        raise AdapterError(
+            f"initial_adapter {folder} was trained with quantisation={card.quantisation or 'none'}; set the same here"
         )
     names = tuple(relation.value for relation in RELATIONS)
     if kind == "relation" and card.labels != names:
@@ -119,6 +176,14 @@ def head_modules(model: Any, missing: Any, config: RelationConfig) -> list[str]:
     return sorted(found)
 
 
+def _check_mismatched(model: Any, mismatched: Any) -> None:
+    """A base that was a classifier of other labels (NLI, say) may bring another head; all else must fit its config."""
+    keys = [str(entry[0] if isinstance(entry, tuple) else entry) for entry in mismatched]
+    inner = [key for key in keys if key.split(".")[0] not in HEADS]
+    if inner:
+        raise TrainingError(f"{type(model).__name__}: weights of another shape than its config says: {inner[:3]}")
+
+
 def _set_dropout(model: Any, rate: float) -> None:
     import torch
 
@@ -161,7 +226,7 @@ def choose_precision(config: RelationConfig, model_type: str) -> tuple[str, str]
     import torch
 
     gpu = torch.cuda.is_available() and config.device == "auto"
-    if config.precision == "fp16" and ("deberta" in model_type or "t5" in model_type):
+    if config.precision == "fp16" and any(name in model_type for name in FP16_OVERFLOWS):
         return ("bf16" if gpu else "fp32"), f"{model_type} overflows in fp16"
     if config.precision == "fp16" and not gpu:
         return "fp32", "fp16 needs a GPU"

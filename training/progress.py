@@ -26,10 +26,11 @@ class ProgressLine(TrainerCallback):
         if state.global_step and self.file.is_file():  # resumed: keep what came before
             rows = [json.loads(line) for line in self.file.read_text(encoding="utf-8").splitlines()]
             self.history = [row for row in rows if row["step"] <= state.global_step]
-        self.file.write_text("".join(json.dumps(row) + "\n" for row in self.history), encoding="utf-8")
+        if state.is_world_process_zero:
+            self.file.write_text("".join(json.dumps(row) + "\n" for row in self.history), encoding="utf-8")
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
-        if not logs or "train_runtime" in logs:
+        if not logs or "train_runtime" in logs or not state.is_world_process_zero:
             return
         row = {"step": state.global_step, "epoch": round(state.epoch or 0.0, 4), **logs}
         self.history.append(row)

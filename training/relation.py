@@ -23,6 +23,7 @@ from roam.relations import INDEX, RELATIONS
 from training.config import RelationConfig, load_config
 from training.models import choose_precision, load_classifier
 from training.run_folder import open_run
+from training.streaming import count_pairs, streamed
 
 
 @dataclass
@@ -55,17 +56,33 @@ def subset(pairs: Sequence[LabelledPair], limit: int | None, seed: int) -> list[
     return [pairs[index] for index in kept]
 
 
-def encode(pairs: Sequence[LabelledPair], tokenizer: Any, max_length: int) -> Any:
-    """A datasets.Dataset of token ids, labels and lengths."""
+def encode(pairs: Sequence[LabelledPair], tokenizer: Any, max_length: int, *, soft: bool = False) -> Any:
+    """A datasets.Dataset of token ids, labels and lengths, with `soft` of teachers' probabilities too."""
     from datasets import Dataset
 
+    return Dataset.from_dict(columns(pairs, tokenizer, max_length, soft=soft))
+
+
+def columns(pairs: Sequence[LabelledPair], tokenizer: Any, max_length: int, *, soft: bool) -> dict[str, list[Any]]:
+    """Token ids, labels and lengths by name; with `soft` also probabilities, a label's own where a pair has none."""
     encoded = tokenizer(
         [pair.old for pair in pairs], [pair.new for pair in pairs], truncation="longest_first", max_length=max_length
     )
-    columns = dict(encoded)
-    columns["labels"] = [INDEX[pair.label] for pair in pairs]
-    columns["length"] = [len(ids) for ids in encoded["input_ids"]]
-    return Dataset.from_dict(columns)
+    found = dict(encoded)
+    found["labels"] = [INDEX[pair.label] for pair in pairs]
+    found["length"] = [len(ids) for ids in encoded["input_ids"]]
+    if soft:
+        sure = {label: [float(label is relation) for relation in RELATIONS] for label in RELATIONS}
+        found["probs"] = [
+            [pair.probs[relation] for relation in RELATIONS] if pair.probs else sure[pair.label] for pair in pairs
+        ]
+    return found
+
+
+def encoded_rows(pairs: Sequence[LabelledPair], tokenizer: Any, config: RelationConfig) -> list[dict[str, Any]]:
+    """The same, one mapping a pair, as a stream yields them."""
+    found = columns(pairs, tokenizer, config.max_length, soft=config.soft_labels > 0)
+    return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
 
 
 def macro_f1(logits: np.ndarray, labels: np.ndarray) -> float:
@@ -73,27 +90,6 @@ def macro_f1(logits: np.ndarray, labels: np.ndarray) -> float:
 
     columns = list(range(len(RELATIONS)))
     return float(f1_score(labels, logits.argmax(-1), labels=columns, average="macro", zero_division=0))
-
-
-def training_arguments(config: RelationConfig, folder: Path, steps: int, precision: str) -> Any:
-    from transformers import TrainingArguments
-
-    every = max(1, steps // max(1, round(config.evals_per_epoch * config.epochs)))
-    return TrainingArguments(
-        output_dir=str(folder / "checkpoints"),
-        seed=config.seed, data_seed=config.seed,
-        num_train_epochs=config.epochs, max_steps=config.max_steps,
-        per_device_train_batch_size=config.batch_size, per_device_eval_batch_size=64,
-        gradient_accumulation_steps=config.gradient_accumulation,
-        learning_rate=config.learning_rate, weight_decay=config.weight_decay, lr_scheduler_type=config.schedule,
-        warmup_steps=round(config.warmup * steps), label_smoothing_factor=config.label_smoothing, max_grad_norm=1.0,
-        bf16=precision == "bf16", fp16=precision == "fp16", use_cpu=config.device == "cpu",
-        train_sampling_strategy="group_by_length", length_column_name="length",
-        eval_strategy="steps", eval_steps=every, save_strategy="steps", save_steps=every, save_total_limit=2,
-        load_best_model_at_end=True, metric_for_best_model="macro_f1", greater_is_better=True,
-        logging_steps=config.log_every, report_to=[], disable_tqdm=True, dataloader_num_workers=0,
-        remove_unused_columns=True, dataloader_pin_memory=False, logging_nan_inf_filter=False,
-    )  # fmt: skip
 
 
 def total_steps(config: RelationConfig, pairs: int) -> int:
@@ -106,38 +102,70 @@ def total_steps(config: RelationConfig, pairs: int) -> int:
 def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
     """Train, keep the best checkpoint by dev macro-F1, calibrate on dev and save the adapter.
 
-    Raises `DataError`, `BaseModelError` or `TrainingError` (NaN loss, one-class collapse).
+    Started by `accelerate launch`, the processes train together; the first one alone calibrates, saves and has metrics
+    to return. Raises `DataError`, `BaseModelError` or `TrainingError` (NaN loss, one-class collapse).
     """
     # Here, so that a mistake in a recipe is answered before these are loaded.
-    from transformers import DataCollatorWithPadding, Trainer, set_seed
+    from transformers import set_seed
     from transformers.utils import logging as hf_logging
 
-    from training.progress import ProgressLine, RunGuard
+    from training.pair_trainer import training_arguments
+    from training.progress import ProgressLine
     from training.saving import finish_run
 
     folder = Path(config.out)
-    train_pairs = read_split(config.train, "train", config.max_train_pairs, config.seed)
+    train_pairs = None if config.streaming else read_split(config.train, "train", config.max_train_pairs, config.seed)
     dev_pairs = read_split(config.dev, "dev", config.max_dev_pairs, config.seed)
     hashes = {Path(path).name: file_sha256(path) for path in (config.train, config.dev)}
-    leaked = {pair.group for pair in train_pairs} & {pair.group for pair in dev_pairs}
+    leaked = {pair.group for pair in train_pairs or ()} & {pair.group for pair in dev_pairs}
     if leaked:
         raise DataError(f"{len(leaked)} groups are in train and dev (for example {sorted(leaked)[:3]}); split by group")
+    count = count_pairs(config.train) if train_pairs is None else len(train_pairs)
     set_seed(config.seed)
     model, tokenizer, base = load_classifier(config)
     precision, reason = choose_precision(config, model.config.model_type)
-    print(
-        f"{base.name}: {len(train_pairs)} train pairs, {len(dev_pairs)} dev pairs, {precision} ({reason})", flush=True
-    )
-    steps = total_steps(config, len(train_pairs))
-    checkpoint = open_run(folder, config, hashes, resume=resume)
+    steps = total_steps(config, count)
+    arguments = training_arguments(config, folder, steps, precision)
+    first = arguments.process_index == 0
+    if first:
+        print(f"{base.name}: {count} train pairs, {len(dev_pairs)} dev pairs, {precision} ({reason}), "
+              f"{arguments.world_size} process(es)", flush=True)  # fmt: skip
+    with arguments.main_process_first(local=False, desc="run folder"):
+        checkpoint = open_run(folder, config, hashes, resume=resume, write=first)
     hf_logging.set_verbosity_warning()
     progress = ProgressLine(folder, config.batch_size * config.gradient_accumulation)
-    trainer = Trainer(
-        model=model,
-        args=training_arguments(config, folder, steps, precision),
-        train_dataset=encode(train_pairs, tokenizer, config.max_length),
+    trainer = build_trainer(config, model, tokenizer, train_pairs, dev_pairs, arguments, progress)
+    trainer.train(resume_from_checkpoint=checkpoint)
+    adapter, metrics = folder / "adapter", {}
+    model = whole_model(trainer, config, adapter)
+    if first:
+        adapter, metrics = finish_run(
+            folder=folder, config=config, model=model, tokenizer=tokenizer, base=base, dev_pairs=dev_pairs,
+            data_hashes=hashes, history=progress.history,
+        )  # fmt: skip
+    trainer.accelerator.wait_for_everyone()
+    return TrainedRun(folder, adapter, metrics)
+
+
+def build_trainer(
+    config: RelationConfig, model: Any, tokenizer: Any, train_pairs: Sequence[LabelledPair] | None,
+    dev_pairs: Sequence[LabelledPair], arguments: Any, progress: Any,
+) -> Any:  # fmt: skip
+    """The Trainer of a recipe; `train_pairs` None streams them from the file."""
+    from training.pair_trainer import PairCollator, PairTrainer
+    from training.progress import RunGuard
+
+    if train_pairs is None:
+        dataset = streamed(
+            config.train, lambda pairs: encoded_rows(pairs, tokenizer, config), buffer=config.stream_buffer,
+            batch=config.batch_size, seed=config.seed, held_out=frozenset(pair.group for pair in dev_pairs),
+        )  # fmt: skip
+    else:
+        dataset = encode(train_pairs, tokenizer, config.max_length, soft=config.soft_labels > 0)
+    trainer = PairTrainer(
+        config, model=model, args=arguments, train_dataset=dataset,
         eval_dataset=encode(subset(dev_pairs, config.eval_pairs, config.seed), tokenizer, config.max_length),
-        data_collator=DataCollatorWithPadding(tokenizer),
+        data_collator=PairCollator(tokenizer, config.pad_multiple),
         compute_metrics=lambda output: {"macro_f1": macro_f1(output.predictions, output.label_ids),
                                         "classes": len(set(output.predictions.argmax(-1).tolist()))},
         callbacks=[progress, RunGuard(config.collapse_after)],
@@ -145,19 +173,25 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
     for callback in list(trainer.callback_handler.callbacks):
         if type(callback).__name__ == "PrinterCallback":
             trainer.remove_callback(type(callback))
-    trainer.train(resume_from_checkpoint=checkpoint)
-    adapter, metrics = finish_run(
-        folder=folder, config=config, model=trainer.model, tokenizer=tokenizer, base=base, dev_pairs=dev_pairs,
-        data_hashes=hashes, history=progress.history,
-    )  # fmt: skip
-    return TrainedRun(folder, adapter, metrics)
+    return trainer
+
+
+def whole_model(trainer: Any, config: RelationConfig, adapter: Path) -> Any:
+    """The trained model in one piece. Under FSDP its parts are gathered into `adapter` and loaded anew."""
+    if not trainer.is_fsdp_enabled:
+        return trainer.model
+    trainer.save_model(str(adapter))
+    if trainer.args.process_index != 0:
+        return None
+    return load_classifier(config, saved=adapter)[0].to(trainer.args.device)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m training.relation",
         description="Train the five-way relation adapter on labelled pairs.",
-        epilog="example: python -m training.relation configs/relation/minilm.yaml epochs=2 out=runs/mine",
+        epilog="examples: python -m training.relation configs/relation/minilm.yaml epochs=2 out=runs/mine; "
+        "accelerate launch --config_file configs/accelerate/ddp.yaml -m training.relation RECIPE",
     )
     parser.add_argument("config", help="YAML recipe, see configs/relation/")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="values that replace the recipe's")
@@ -168,7 +202,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RoamError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(json.dumps({"adapter": str(run.adapter), "dev": run.metrics}, indent=2))
+    if run.metrics:  # of several processes the first one has them
+        print(json.dumps({"adapter": str(run.adapter), "dev": run.metrics}, indent=2))
     return 0
 
 

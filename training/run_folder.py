@@ -15,13 +15,18 @@ from training.config import to_yaml
 
 FREE_KEYS = frozenset({
     "train", "dev", "more_train", "out", "device", "epochs", "max_steps", "log_every", "collapse_after",
-    "max_dev_pairs", "max_dev_examples", "swap_margin", "false_merge_cost",
+    "max_dev_pairs", "max_dev_examples", "swap_margin", "false_merge_cost", "workers", "gradient_checkpointing",
+    "attention",
 })  # fmt: skip
 """What may change when a run goes on: the files are compared by hash, the rest leaves the steps so far as they were."""
 
 
-def open_run(folder: Path, config: Any, data_hashes: Mapping[str, str], *, resume: bool) -> str | None:
+def open_run(
+    folder: Path, config: Any, data_hashes: Mapping[str, str], *, resume: bool, write: bool = True
+) -> str | None:
     """Write config.yaml and data.json into `folder` and return the checkpoint to go on from, None for a new run.
+
+    Of several processes one writes (`write`); the others check the same.
 
     A new run drops the checkpoints of an earlier one: resuming takes the checkpoint with most steps, whoever wrote it.
     Raises `TrainingError` when there is nothing to resume, or when config or data differ from those of the run so far.
@@ -30,7 +35,9 @@ def open_run(folder: Path, config: Any, data_hashes: Mapping[str, str], *, resum
     if resume:
         checkpoint = last_checkpoint(folder)
         _check_same(folder, config, data_hashes)
-    elif (folder / "checkpoints").is_dir():
+    if not write:
+        return checkpoint
+    if not resume and (folder / "checkpoints").is_dir():
         print(f"dropping the checkpoints of an earlier run in {folder}", flush=True)
         shutil.rmtree(folder / "checkpoints")
     folder.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from roam.relation_model import TorchRelationModel, calibrated, softmax
 from roam.relations import INDEX, RELATIONS, Relation
 from training.card import relation_metrics, write_model_card
 from training.config import RelationConfig
+from training.models import quantisation_of
 
 PROBE_COUNT = 10
 
@@ -127,6 +128,7 @@ def finish_run(
     card = AdapterCard(
         kind="relation", labels=tuple(relation.value for relation in RELATIONS), base=base.name,
         base_hash=base.content_hash, max_length=config.max_length, swap_margin=config.swap_margin,
+        quantisation=quantisation_of(config),
         weights_hash=weights_hash(adapter),
         data_hash={**earlier_data(config), **data_hashes}, versions=versions(), metrics={"seed": config.seed},
     )  # fmt: skip

@@ -1,0 +1,375 @@
+"""GPU recipes on tiny random bases of their architecture: train, save, reload elsewhere, evaluate, export or refuse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.pairs import iter_pairs, read_pairs, write_pairs
+from eval.relation import main as evaluate_main
+from roam.adapters import read_card, write_card
+from roam.backends import onnx_hindrance
+from roam.bases import content_hash, weight_files
+from roam.errors import BaseModelError, ConfigError, DataError, ExportError, TrainingError
+from roam.records import Pair
+from roam.relation_model import TorchRelationModel
+from tests.tiny import save_base, save_qwen_tokenizer, toy_pairs
+from training.batches import BucketSampler, bucketed
+from training.config import RelationConfig, load_config
+from training.export import main as export_main
+from training.models import choose_precision, load_classifier, loading_options
+from training.relation import train
+from training.streaming import rows
+
+ROOT = Path(__file__).parent.parent
+RECIPES = sorted((ROOT / "configs" / "relation" / "gpu").glob("*.yaml"))
+ARCHITECTURES = {"deberta": "deberta-v2", "modernbert": "modernbert", "qwen3": "qwen3"}
+HEADS = {"deberta-v2": ["classifier", "pooler.dense"], "modernbert": ["classifier", "head.dense"], "qwen3": ["score"]}
+PAIRS = [Pair("Ana likes tea", "Ana hates tea"), Pair("Gus likes very strong coffee", "Gus likes coffee")]
+RELOAD = (
+    "import json, sys; from roam.records import Pair; from roam.relation_model import TorchRelationModel\n"
+    "pairs = [Pair(*p) for p in json.loads(sys.argv[2])]\n"
+    "print(json.dumps(TorchRelationModel.load(sys.argv[1]).predict_logits(pairs).tolist()))"
+)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    write_pairs(folder / "train.jsonl", toy_pairs(40, 0, "t"))
+    write_pairs(folder / "dev.jsonl", toy_pairs(20, 1, "d"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_base(tmp_path_factory.mktemp("base") / "qwen", "qwen3")
+
+
+def small(config: RelationConfig, base: Path, files: Path, out: Path, **changes: Any) -> RelationConfig:
+    """A recipe on a tiny base, a few pairs and the processor."""
+    plain = replace(
+        config, base=str(base), train=str(files / "train.jsonl"), dev=str(files / "dev.jsonl"), out=str(out),
+        device="cpu", precision="fp32", workers=0, max_steps=3, epochs=1.0, evals_per_epoch=1, batch_size=8,
+        log_every=1,
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+def elsewhere(adapter: Path) -> np.ndarray:
+    """Logits of the same pairs in a process of its own."""
+    command = [sys.executable, "-c", RELOAD, str(adapter), json.dumps(PAIRS)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    return np.array(json.loads(printed.strip().splitlines()[-1]), dtype=np.float32)
+
+
+def saved_keys(adapter: Path) -> str:
+    from safetensors import safe_open
+
+    with safe_open(str(adapter / "adapter_model.safetensors"), "np") as file:
+        return " ".join(file.keys())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_gpu_recipe_runs_end_to_end(
+    path: Path, files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = load_config(RelationConfig, path)
+    if config.quantisation != "none":
+        pytest.importorskip("bitsandbytes", reason="4-bit bases need bitsandbytes")
+    architecture = ARCHITECTURES[path.stem.partition("-")[0]]
+    base = save_base(tmp_path / "base", architecture)
+    done = train(small(config, base, files, tmp_path / "run"))
+    card = read_card(done.adapter)
+    assert card.quantisation == ("nf4" if path.stem.endswith("qlora") else "")
+    keys = saved_keys(done.adapter)
+    assert all(name in keys for name in HEADS[architecture]), keys
+    assert ("lora_A" in keys) == (config.adapt == "lora")
+    here = TorchRelationModel.load(done.adapter)
+    assert here.tokenizer.padding_side == "right"
+    assert here.tokenizer.pad_token_id != here.tokenizer.eos_token_id or here.tokenizer.eos_token_id is None
+    assert np.abs(here.predict_logits(PAIRS) - elsewhere(done.adapter)).max() < 1e-5
+    together = here.predict_logits([*PAIRS, Pair("Ana likes " + "very " * 9 + "strong tea", "Ana hates tea")])
+    assert np.abs(together[:2] - here.predict_logits(PAIRS)).max() < 1e-4  # padding changes nothing
+    report = tmp_path / "report"
+    arguments = ["--adapter", str(done.adapter), "--pairs", str(files / "dev.jsonl"), "--out", str(report)]
+    assert evaluate_main([*arguments, "--train", str(files / "train.jsonl")]) == 0
+    assert "macro_f1" in json.loads((report / "report.json").read_text())
+    export_or_refusal(done.adapter, card.quantisation, tmp_path, capsys)
+
+
+def export_or_refusal(adapter: Path, quantisation: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Merged: equal answers, on request only from 4 bits. ONNX: a graph that keeps its word, or one line and code 2."""
+    merged = ["--format", "merged", "--out", str(tmp_path / "merged")]
+    if quantisation:
+        capsys.readouterr()
+        assert export_main([str(adapter), *merged]) == 2
+        assert "merging into quantised weights degrades the result" in capsys.readouterr().err
+        merged.append("--allow-quantised")
+    assert export_main([str(adapter), *merged]) == 0
+    config = json.loads((tmp_path / "merged" / "config.json").read_text())
+    assert config["pad_token_id"] is not None
+    assert "quantization_config" not in config
+    assert "quantisation" not in json.loads((tmp_path / "merged" / "roam.json").read_text())
+    capsys.readouterr()
+    code = export_main([str(adapter), "--format", "onnx", "--out", str(tmp_path / "onnx")])
+    said = capsys.readouterr()
+    if quantisation:
+        assert code == 2
+        assert "ONNX has no graph" in said.err
+    else:
+        assert code == 0, said.err
+        assert "100.00 % agree" in said.out
+
+
+@pytest.mark.integration
+def test_qwen_classifier_survives_saving(qwen: Path, files: Path, tmp_path: Path) -> None:
+    """The head is saved, pairs are closed by EOS, padding is another token, and padded batches answer the same."""
+    recipe = load_config(RelationConfig, ROOT / "configs" / "relation" / "gpu" / "qwen3-0.6b.yaml")
+    done = train(small(recipe, qwen, files, tmp_path / "run", soft_labels=0.5, gradient_checkpointing=True))
+    loaded = TorchRelationModel.load(done.adapter)
+    tokens = loaded.encoder.encode([Pair("a", "b")])[0].tokens
+    assert tokens == ["a", "<|im_end|>", "b", "<|im_end|>"]
+    assert loaded.model.config.pad_token_id == loaded.tokenizer.pad_token_id != loaded.tokenizer.eos_token_id
+    long = Pair("Ana likes " + "very " * 9 + "strong tea", "Ana hates tea")
+    assert np.abs(loaded.predict_logits([PAIRS[0], long])[0] - loaded.predict_logits([PAIRS[0]])[0]).max() < 1e-4
+    assert "score" in saved_keys(done.adapter)
+
+
+@pytest.mark.integration
+def test_a_base_model_whose_padding_is_eos_gets_another(qwen: Path, files: Path, tmp_path: Path) -> None:
+    base = shutil.copytree(qwen, tmp_path / "base")
+    save_qwen_tokenizer(base, base_model=True)
+    _, tokenizer, _ = load_classifier(RelationConfig(base=str(base), device="cpu"))
+    assert tokenizer.eos_token == "<|endoftext|>"
+    assert tokenizer.pad_token == "<|fim_pad|>"
+    ids = tokenizer("a", "b")["input_ids"]
+    assert ids[-1] == tokenizer.eos_token_id
+    assert tokenizer.pad_token_id not in ids
+
+
+@pytest.mark.integration
+def test_four_bit_base_keeps_its_head_and_is_part_of_the_card(qwen: Path, files: Path, tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes", reason="4-bit bases need bitsandbytes")
+    import bitsandbytes
+    import torch
+
+    config = RelationConfig(base=str(qwen), device="cpu", quantisation="nf4", adapt="lora")
+    model, _, base = load_classifier(config)
+    inner = model.base_model.model
+    assert isinstance(inner.model.layers[0].self_attn.q_proj.base_layer, bitsandbytes.nn.Linear4bit)
+    assert type(inner.score.modules_to_save["default"]) is torch.nn.Linear
+    assert base.content_hash == content_hash(qwen)
+
+
+@pytest.mark.unit
+def test_a_quantised_card_has_another_digest_and_no_onnx(tmp_path: Path) -> None:
+    from roam.adapters import AdapterCard
+    from tests.tiny_adapter import LABELS
+
+    plain = AdapterCard(kind="relation", labels=LABELS, base="b", base_hash="h")
+    four = replace(plain, quantisation="nf4")
+    assert plain.digest != four.digest
+    assert "nf4" in onnx_hindrance(four)
+    write_card(tmp_path, plain)
+    assert "quantisation" not in json.loads((tmp_path / "roam.json").read_text())
+    write_card(tmp_path, four)
+    assert json.loads((tmp_path / "roam.json").read_text())["quantisation"] == "nf4"
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("model_type", ["deberta-v2", "t5", "qwen3", "gemma3_text"])
+def test_fp16_is_refused_where_it_overflows(model_type: str) -> None:
+    precision, reason = choose_precision(RelationConfig(precision="fp16"), model_type)
+    assert precision != "fp16"
+    assert "overflows" in reason
+
+
+@pytest.mark.unit
+def test_flash_attention_needs_a_gpu() -> None:
+    with pytest.raises(TrainingError, match="attention=sdpa"):
+        loading_options(RelationConfig(attention="flash_attention_2", device="cpu"))
+    assert loading_options(RelationConfig(attention="sdpa", device="cpu")) == {"attn_implementation": "sdpa"}
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"soft_labels": 1.5}, "share from 0 to 1"),
+        ({"soft_labels": 0.5, "label_smoothing": 0.1}, "both soften"),
+        ({"streaming": True, "max_train_pairs": 5}, "not drawn from"),
+        ({"adapt": "head", "initial_adapter": "a"}, "frozen base"),
+        ({"pad_multiple": 0}, "1 or more"),
+    ],
+)
+def test_settings_that_exclude_each_other(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        RelationConfig(**values)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_recipes_load_and_say_what_they_need(path: Path) -> None:
+    config = load_config(RelationConfig, path)
+    assert config.out == f"runs/{path.stem}"
+    assert "not measured" in path.read_text()
+    assert config.batching == "buckets"
+
+
+@pytest.mark.unit
+def test_there_is_a_recipe_for_each_base() -> None:
+    assert {path.stem for path in RECIPES} == {
+        "deberta-v3-base", "deberta-v3-large", "modernbert-base", "modernbert-large", "qwen3-0.6b", "qwen3-1.7b",
+        "qwen3-4b", "qwen3-0.6b-qlora", "qwen3-1.7b-qlora", "qwen3-4b-qlora", "qwen3-0.6b-probe",
+    }  # fmt: skip
+
+
+# A base's files ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.integration
+def test_shards_hash_as_one_file(qwen: Path, tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    whole = load_file(str(qwen / "model.safetensors"))
+    names = sorted(whole)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, held in parts.items():
+        save_file({name: whole[name] for name in held}, str(tmp_path / file))
+    where = {name: file for file, held in parts.items() for name in held}
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": where}))
+    assert [file.name for file in weight_files(tmp_path)] == sorted(parts)
+    assert content_hash(tmp_path) == content_hash(qwen)
+    (tmp_path / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(BaseModelError, match=r"lacks model-00002-of-00002\.safetensors"):
+        content_hash(tmp_path)
+    index.write_text(json.dumps({"weight_map": {"a": "../secret"}}))
+    with pytest.raises(BaseModelError, match="outside of its folder"):
+        weight_files(tmp_path)
+
+
+# Batches and streams -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.unit
+def test_buckets_hold_every_pair_once_and_waste_little() -> None:
+    lengths = [5 + (index * 37) % 90 for index in range(1003)]
+    order = bucketed(lengths, 16, seed=1, epoch=0)
+    assert sorted(order) == list(range(1003))
+    assert order == bucketed(lengths, 16, seed=1, epoch=0)
+    assert order != bucketed(lengths, 16, seed=1, epoch=1)
+
+    def padded(indices: list[int]) -> int:
+        parts = [indices[start : start + 16] for start in range(0, len(indices), 16)]
+        return sum(len(part) * max(lengths[index] for index in part) for part in parts)
+
+    assert padded(order) < 1.15 * sum(lengths) < padded(list(range(1003)))
+    sampler = BucketSampler(lengths, 16, 1)
+    assert list(sampler) == order
+    sampler.set_epoch(1)
+    assert list(sampler) == bucketed(lengths, 16, seed=1, epoch=1)
+
+
+@pytest.mark.unit
+def test_a_stream_yields_what_the_file_holds(files: Path, tmp_path: Path) -> None:
+    path = files / "train.jsonl"
+    assert list(iter_pairs(path, lines_at_once=7)) == read_pairs(path)
+    assert [pair.line for pair in iter_pairs(path, lines_at_once=7)] == list(range(1, 41))
+
+    def encode(pairs: Any) -> list[dict[str, Any]]:
+        return [{"id": pair.id, "length": len(pair.old)} for pair in pairs]
+
+    def stream(source: Path, held_out: frozenset[str]) -> Iterator[dict[str, Any]]:
+        return rows(str(source), encode, buffer=16, batch=4, seed=0, held_out=held_out)
+
+    found = stream(path, frozenset())
+    first, second = ([next(found)["id"] for _ in range(40)] for _ in range(2))
+    assert sorted(first) == sorted(second) == sorted(pair.id for pair in read_pairs(path))
+    assert first != second  # another order each time
+    with pytest.raises(DataError, match=r"line 6: group 't1' is in train and dev"):
+        list(stream(path, frozenset({"t1"})))
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(path.read_text().replace('"group": "t3"', '"group": ""', 1))
+    with pytest.raises(DataError, match=r"bad\.jsonl:16: no group"):
+        list(iter_pairs(bad, lines_at_once=5))
+
+
+@pytest.mark.slow
+def test_a_streamed_run_learns_from_all_of_the_file(qwen: Path, files: Path, tmp_path: Path) -> None:
+    config = small(RelationConfig(streaming=True, stream_buffer=16), qwen, files, tmp_path / "run", max_steps=-1)
+    done = train(config)
+    assert done.metrics["pairs"] == 20
+    last = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[-1])
+    assert last["step"] == 5  # 40 pairs in batches of 8
+
+
+# Several processes -------------------------------------------------------------------------------------------------
+
+
+def launch(processes: int, config: Path, *overrides: str) -> None:
+    """A run under `accelerate launch` on the processor, with gloo between the processes."""
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
+               str(ROOT / "configs" / "accelerate" / "cpu.yaml"), "--num_processes", str(processes),
+               "--num_cpu_threads_per_process", "1", "-m", "training.relation", str(config), *overrides]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_does_and_one_goes_on_from_two(files: Path, tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    from training.config import to_yaml
+
+    base = save_base(tmp_path / "base", "modernbert")
+    recipe = small(
+        RelationConfig(batching="buckets", dropout=0.0), base, files, tmp_path / "one", max_steps=4, evals_per_epoch=2
+    )
+    path = tmp_path / "recipe.yaml"
+    path.write_text(to_yaml(recipe))
+    train(recipe)
+    launch(2, path, f"out={tmp_path / 'two'}")
+    one, two = (load_file(str(tmp_path / name / "adapter" / "adapter_model.safetensors")) for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    assert max(float(np.abs(one[key] - two[key]).max()) for key in one) < 1e-3
+    curves = [[json.loads(line) for line in (tmp_path / name / "history.jsonl").read_text().splitlines()]
+              for name in ("one", "two")]  # fmt: skip
+    losses = [[row["loss"] for row in curve if "loss" in row] for curve in curves]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+    # Two processes began it, one goes on: the last checkpoint is taken away and made again.
+    shutil.rmtree(tmp_path / "two" / "checkpoints" / "checkpoint-4")
+    train(replace(recipe, out=str(tmp_path / "two")), resume=True)
+    again = load_file(str(tmp_path / "two" / "adapter" / "adapter_model.safetensors"))
+    assert max(float(np.abs(one[key] - again[key]).max()) for key in one) < 1e-3
+
+
+@pytest.mark.unit
+def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from training.pair_trainer import training_arguments
+
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(ConfigError, match="3 processes can't share it"):
+        training_arguments(RelationConfig(batch_size=8, device="cpu"), tmp_path, 4, "fp32")
+
+
+@pytest.mark.unit
+def test_onnx_refuses_a_quantised_adapter(tmp_path: Path) -> None:
+    from types import SimpleNamespace
+
+    from roam.onnx_build import build
+
+    plain: Any = SimpleNamespace(card=SimpleNamespace(quantisation="nf4"))
+    with pytest.raises(ExportError, match="ONNX has no graph"):
+        build(tmp_path, plain, tmp_path, "onnx")
