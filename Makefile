@@ -21,6 +21,11 @@ QUICK_TRAIN := $(if $(QUICK),epochs=1 max_train_pairs=800 max_dev_pairs=200 eval
 
 , := ,
 
+# What programs use; the adapters of LangGraph and LlamaIndex need their libraries to be read at all.
+API := roam $(addprefix roam.,memory async_memory records relations interfaces events errors policy listing timeline \
+       reviewing replaying verification managers adapters bases embedders fusion server server.app server.settings \
+       server.keys server.passes integrations.mem0 integrations.mem0_import)
+
 .DEFAULT_GOAL := help
 .PHONY: help install run test lint format bench docs clean
 
@@ -67,7 +72,7 @@ bench: $(FOR_RUN)
 
 docs: install
 	$(PY) -m pip install --quiet "pdoc>=16,<17"
-	$(PY) -m pdoc --output-directory build/docs roam $(addprefix '!roam.,$(addsuffix ',integrations.langgraph integrations.llama_index))
+	$(PY) -m pdoc --output-directory build/docs $(API)
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache
