@@ -13,6 +13,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -107,33 +108,28 @@ def postgres() -> Iterator[Schemas]:
 
 
 @pytest.fixture(autouse=True)
-def back_end(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def back_end(request: pytest.FixtureRequest) -> Iterator[str]:
     """The back end of a test in a module marked `both_back_ends`; "sqlite" for all others."""
     name = getattr(request, "param", "sqlite")
     if name == "sqlite":
         yield name
         return
-    with on_postgres(monkeypatch):
+    with on_postgres():
         yield name
 
 
-class on_postgres:  # noqa: N801 - used as a context manager
+@contextmanager
+def on_postgres() -> Iterator[None]:
     """Have `Memory.open` open a schema of the server where a path is asked for."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-
-    def __enter__(self) -> Schemas:
-        global _current
-        schemas = _current = Schemas(server())
-        self._monkeypatch.setattr(Memory, "open", classmethod(_opener(Memory.open.__func__)))  # type: ignore[attr-defined]
-        return schemas
-
-    def __exit__(self, *error: object) -> None:
-        global _current
-        if _current is not None:
+    global _current
+    _current = Schemas(server())
+    with pytest.MonkeyPatch.context() as patch:  # its own: a test may undo those of the fixture
+        patch.setattr(Memory, "open", classmethod(_opener(Memory.open.__func__)))  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
             _current.drop()
-        _current = None
+            _current = None
 
 
 def _opener(original: Callable[..., Memory]) -> Callable[..., Memory]:

@@ -16,6 +16,8 @@ from roam.storage import Store
 from tests import crashing
 from tests.stubs import HashEmbedder, JoinFuser, ScriptedRelations
 
+pytestmark = pytest.mark.both_back_ends
+
 
 def replace_same_subject(old: str, new: str) -> Relation:
     return Relation.CON if old.split()[1] == new.split()[1] else Relation.IND
@@ -66,6 +68,7 @@ def test_F04_a_write_that_fails_at_any_step_leaves_no_trace(
         assert memory.verify().ok
 
 
+@pytest.mark.sqlite
 def test_a_full_disk_is_reported_and_the_store_stays_sound(tmp_path: Path) -> None:
     with open_memory(tmp_path / "m.db") as memory:
         memory.add("Subject 0 is red.", user="u", id="first")
@@ -134,11 +137,13 @@ def kill_and_resume(folder: Path, points: int, seed: int, unbroken: tuple[object
     assert killed > 0.9 * points
 
 
+@pytest.mark.sqlite
 def test_F04_killed_writers_lose_no_acknowledged_fact(tmp_path: Path, unbroken: tuple[object, int]) -> None:
     kill_and_resume(tmp_path, 6, 0, unbroken)
 
 
 @pytest.mark.slow
+@pytest.mark.sqlite
 def test_F04_killed_at_hundreds_of_points(tmp_path: Path, unbroken: tuple[object, int]) -> None:
     """ROAM_KILL_POINTS and ROAM_KILL_SEED set how many points, and which."""
     points, seed = int(os.environ.get("ROAM_KILL_POINTS", "300")), int(os.environ.get("ROAM_KILL_SEED", "1"))
@@ -146,6 +151,7 @@ def test_F04_killed_at_hundreds_of_points(tmp_path: Path, unbroken: tuple[object
 
 
 @pytest.mark.parametrize("share", [0.02, 0.35, 0.8])
+@pytest.mark.sqlite
 def test_a_disk_that_fills_at_any_time_is_reported_and_work_goes_on(
     share: float, tmp_path: Path, unbroken: tuple[object, int]
 ) -> None:
@@ -156,6 +162,7 @@ def test_a_disk_that_fills_at_any_time_is_reported_and_work_goes_on(
     assert crashing.outcome(tmp_path / "m.db") == expected
 
 
+@pytest.mark.sqlite
 def test_a_store_that_can_only_be_read_says_so(tmp_path: Path) -> None:
     crashing.work(tmp_path / "m.db")
     before = crashing.outcome(tmp_path / "m.db")
