@@ -98,6 +98,12 @@ BASELINES: Mapping[str, Callable[[int], Pipeline]] = {
     "words of OLD": lambda seed: _linear(("old", _bag(_old_texts))),
     "words of NEW": lambda seed: _linear(("new", _bag(_new_texts))),
     "words of both": lambda seed: _linear(("old", _bag(_old_texts)), ("new", _bag(_new_texts))),
+    "words, overlap and length": lambda seed: _linear(
+        ("old", _bag(_old_texts)),
+        ("new", _bag(_new_texts)),
+        ("overlap", _numbers(overlap_features)),
+        ("length", _numbers(length_features)),
+    ),  # fmt: skip
     "overlap": lambda seed: _trees(seed, ("overlap", _numbers(overlap_features))),
     "length": lambda seed: _trees(seed, ("length", _numbers(length_features))),
     "overlap and length": lambda seed: _trees(

@@ -28,6 +28,7 @@ from training.tokens import PAD_TOKEN, set_padding
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted((ROOT / "configs" / "fuser").glob("*.yaml"))
+GPU_CONFIGS = sorted((ROOT / "configs" / "fuser" / "gpu").glob("*.yaml"))
 T5_CONFIGS = {"flan-t5-base"}
 
 
@@ -215,6 +216,33 @@ def test_every_fuser_recipe_runs(path: Path, file: Path, tmp_path: Path, request
     small = replace(config, base=str(base), train=str(file), out=str(tmp_path), max_steps=2, batch_size=2)
     done = train(small)
     assert LoadedFuser.load(done.adapter).card.kind == "fuser"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", GPU_CONFIGS, ids=lambda path: path.stem)
+def test_every_gpu_fuser_recipe_runs_end_to_end(
+    path: Path, file: Path, examples: list[FusionExample], tmp_path: Path
+) -> None:
+    """Train on a tiny model of the recipe's architecture, reload, fuse, and export: merged answers as the adapter."""
+    from training.export import export_merged
+
+    t5 = "t5" in path.stem
+    base = save_fuser_base(tmp_path / "base", examples, t5=t5, qwen=not t5)
+    config = replace(load_config(FuserConfig, path), base=str(base), train=str(file), out=str(tmp_path / "run"),
+                     max_steps=2, batch_size=2, device="cpu", precision="fp32")  # fmt: skip
+    done = train(config)
+    requests = [request_of(example) for example in examples[:2]]
+    merged, plain = (LoadedFuser.load(done.adapter, merge=merge).fuse(requests) for merge in (True, False))
+    assert merged == plain
+    parity = export_merged(done.adapter, tmp_path / "merged", pairs=file)
+    assert parity.agreement == parity.compared
+
+
+def test_gpu_recipes_say_that_figures_are_estimates() -> None:
+    assert {path.stem for path in GPU_CONFIGS} == {"flan-t5-large", "qwen3-0.6b", "qwen3-1.7b"}
+    for path in GPU_CONFIGS:
+        load_config(FuserConfig, path)
+        assert "not measured" in path.read_text()
 
 
 def test_recipes_are_there() -> None:

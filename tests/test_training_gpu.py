@@ -373,3 +373,40 @@ def test_onnx_refuses_a_quantised_adapter(tmp_path: Path) -> None:
     plain: Any = SimpleNamespace(card=SimpleNamespace(quantisation="nf4"))
     with pytest.raises(ExportError, match="ONNX has no graph"):
         build(tmp_path, plain, tmp_path, "onnx")
+
+
+# Throughput ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.integration
+def test_profile_measures_the_recipe(qwen: Path, files: Path, tmp_path: Path) -> None:
+    from training.config import to_yaml
+    from training.profile import main
+
+    recipe = tmp_path / "recipe.yaml"
+    config = small(RelationConfig(pad_multiple=8, batching="buckets"), qwen, files, tmp_path / "run")
+    recipe.write_text(to_yaml(config))
+    out = tmp_path / "profile.json"
+    assert main([str(recipe), "--steps", "3", "--warm-up", "1", "--peak-tflops", "1", "--out", str(out)]) == 0
+    report = json.loads(out.read_text())
+    for kind in ("train", "infer"):
+        assert report[kind]["pairs_per_second"] > 0
+        assert 0 <= report[kind]["padding_share"] < 0.5
+        assert 0 < report[kind]["mfu"] == pytest.approx(report[kind]["tflops"], abs=1e-3)
+    assert report["device"].startswith("processor")
+    assert report["trained_parameters"] < report["parameters"]
+    assert report["shapes"] <= 4
+    assert not (tmp_path / "run").exists()
+    assert main([str(recipe), "batch_size=100"]) == 2
+
+
+@pytest.mark.unit
+def test_mfu_knows_its_device_or_says_nothing() -> None:
+    from training.profile import flops_per_token, peak_of
+
+    assert peak_of("NVIDIA L40S", None) == 362.0  # not the L4's
+    assert peak_of("NVIDIA H200", None) == 989.0
+    assert peak_of("a toaster", None) is None
+    assert peak_of("NVIDIA H200", 500.0) == 500.0
+    assert flops_per_token(100, 10, training=False) == 200
+    assert flops_per_token(100, 10, training=True) == 420

@@ -1,4 +1,4 @@
-"""Tiny random generators built in code: a decoder like SmolLM2 (padding equal to EOS) and a T5."""
+"""Tiny random generators built in code: decoders like SmolLM2 (padding equal to EOS) and Qwen3, and a T5."""
 
 from __future__ import annotations
 
@@ -43,11 +43,19 @@ def save_tokenizer(folder: Path, words: Iterable[str], *, t5: bool, free_special
 
 
 def save_fuser_base(
-    folder: Path, examples: Iterable[FusionExample], *, t5: bool = False, free_special: bool = True, spare_rows: int = 0
-) -> Path:
+    folder: Path, examples: Iterable[FusionExample], *, t5: bool = False, free_special: bool = True,
+    spare_rows: int = 0, qwen: bool = False,
+) -> Path:  # fmt: skip
     """Random weights and a vocabulary of the examples' words as a base folder."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
+    from transformers import (
+        LlamaConfig,
+        LlamaForCausalLM,
+        Qwen3Config,
+        Qwen3ForCausalLM,
+        T5Config,
+        T5ForConditionalGeneration,
+    )
 
     texts = [text for example in examples for text in (prompt_of(example), example.target)]
     words = [f"\u2581{word}" for text in texts for word in text.split()]
@@ -60,6 +68,13 @@ def save_fuser_base(
             decoder_start_token_id=0, dropout_rate=0.0,
         )  # fmt: skip
         T5ForConditionalGeneration(config).save_pretrained(str(folder))
+    elif qwen:
+        shape = Qwen3Config(
+            vocab_size=size, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=16, max_position_embeddings=256, tie_word_embeddings=True,
+            bos_token_id=None, eos_token_id=0,
+        )  # fmt: skip
+        Qwen3ForCausalLM(shape).save_pretrained(str(folder))
     else:
         decoder = LlamaConfig(
             vocab_size=size, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4,

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Start a server for a manager (training/GPU.md), in the foreground:
+#   scripts/gpu/serve.sh vllm  runs/qwen3-0.6b/merged         relation model behind vLLM's /classify, port 8000
+#   scripts/gpu/serve.sh tei   runs/deberta-v3-base/merged    relation model behind text-embeddings-inference, port 8080
+#   scripts/gpu/serve.sh fuser Qwen/Qwen3-0.6B runs/fuser-qwen3-0.6b/adapter    fuser as a LoRA module, port 8001
+# PORT changes the port; more arguments go to the server.
+set -euo pipefail
+
+kind="${1:?give vllm, tei or fuser}"
+model="${2:?give the folder of the merged model, or the fuser\'s base}"
+shift 2
+case "$kind" in
+  vllm)
+    exec vllm serve "$model" --runner pooling --served-model-name relation --port "${PORT:-8000}" "$@"
+    ;;
+  tei)
+    exec text-embeddings-router --model-id "$model" --port "${PORT:-8080}" "$@"
+    ;;
+  fuser)
+    adapter="${1:?give the fuser\'s adapter folder}"
+    shift
+    exec vllm serve "$model" --enable-lora --max-lora-rank 32 --lora-modules fuser="$adapter" --port "${PORT:-8001}" "$@"
+    ;;
+  *)
+    echo "no server $kind: give vllm, tei or fuser" >&2
+    exit 2
+    ;;
+esac
