@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,8 +78,20 @@ def _setup(name: str, shared: Shared, stack: ExitStack) -> Setup:
     return setup
 
 
+@dataclass
+class Measured:
+    """What is known so far: costs by manager, agreement by relation model, how each server was asked for JSON."""
+
+    costs: dict[str, list[Cost]] = field(default_factory=dict)
+    agreed: dict[str, Any] = field(default_factory=dict)
+    modes: dict[str, str] = field(default_factory=dict)
+
+
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Measure as the parsed arguments say; writes all files and returns what report.json says."""
+    """Measure as the parsed arguments say; returns what report.json says.
+
+    All files are written anew after each manager, so that a run that is stopped leaves what it has measured.
+    """
     from roam.embedders import DEFAULT_EMBEDDER, load_embedder
 
     episodes, pairs = _episodes(args), sample_pairs(read_pairs(args.pairs), args.per_relation)
@@ -92,53 +105,70 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             raise InputError(
                 f"--managers {', '.join(missing)} need an LLM: give --gguf FILE, --server COMMAND or --llm MODEL@URL"
             )
-        costs, agreed, modes = _measure_all(
-            [name for name in names if name not in missing], episodes, pairs, Shared(embedder, settings, server, args.k)
-        )
-    report: dict[str, Any] = {
-        "data": args.data.name,
-        "episodes": len(episodes),
-        "n": args.confounders,
-        "k": args.k,
-        "seed": args.seed,
-        "llm": None if settings is None else settings.model,
-        "output_modes": modes,
-        "not_measured": missing,
-        "managers": {name: summarise(found, args.seed) for name, found in costs.items()},
-        "agreement": {"pairs": len(pairs), "file": args.pairs.name, "models": agreed},
-        "machine": machine(args.threads),
-        "hashes": {"data": file_sha256(args.data), "pairs": file_sha256(args.pairs), "embedder": embedder.digest},
-        "versions": versions(),
-    }
-    report = round_floats(report)
-    write_json(out / "report.json", report)
-    (out / "report.md").write_text(markdown(report), encoding="utf-8")
-    rows = [cost.row(name) for name, found in costs.items() for cost in found]
-    write_jsonl(out / "rows.jsonl", round_floats(rows))
-    overhead_picture(report, out / "overhead.png")
+        shared, found = Shared(embedder, settings, server, args.k), Measured()
+        report: dict[str, Any] = {}
+        left = [name for name in names if name not in missing]
+        while left:
+            _measure(left.pop(0), episodes, pairs, shared, found)
+            absent = dict.fromkeys(missing, "no LLM was given") | dict.fromkeys(left, "the run was stopped before it")
+            report = _write(args, out, shared, found, absent, len(episodes), len(pairs))
     return report
 
 
-def _measure_all(
-    names: Sequence[str], episodes: Sequence[Episode], pairs: Sequence[LabelledPair], shared: Shared
-) -> tuple[dict[str, list[Cost]], dict[str, Any], dict[str, str]]:
-    """Costs by manager, agreement by relation model, and how each LLM manager's server was asked for JSON."""
-    costs: dict[str, list[Cost]] = {}
-    agreed: dict[str, Any] = {}
-    modes: dict[str, str] = {}
-    for name in names:
-        local = not needs_llm(name) and name != "append"
-        for label, batched in ((name, False), (f"{name}, batched", True)):
-            if batched and not local:
-                continue  # an LLM is billed a pair, whether it was foreseen or not
-            with ExitStack() as stack:
-                setup = _setup(name, shared, stack)  # anew: no judgement of the last run is at hand
-                costs[label] = measure(setup, episodes, label, batched=batched)
-                if setup.method.peer is None and name != "append" and not batched:
-                    agreed[name] = agreement(setup, pairs, name)
-                if setup.client is not None and setup.client.output_mode is not None:
-                    modes[name] = str(setup.client.output_mode)
-    return costs, agreed, modes
+def _measure(
+    name: str, episodes: Sequence[Episode], pairs: Sequence[LabelledPair], shared: Shared, found: Measured
+) -> None:
+    """Add the figures of one manager, for a classifier with facts one by one and in one batch."""
+    local = not needs_llm(name) and name != "append"
+    for label, batched in ((name, False), (f"{name}, batched", True)):
+        if batched and not local:
+            continue  # an LLM is billed a pair, whether it was foreseen or not
+        with ExitStack() as stack:
+            setup = _setup(name, shared, stack)  # anew: no judgement of the last run is at hand
+            found.costs[label] = measure(setup, episodes, label, batched=batched)
+            if setup.method.peer is None and name != "append" and not batched:
+                found.agreed[name] = agreement(setup, pairs, name)
+            if setup.client is not None and setup.client.output_mode is not None:
+                found.modes[name] = str(setup.client.output_mode)
+
+
+def _write(
+    args: argparse.Namespace,
+    out: Path,
+    shared: Shared,
+    found: Measured,
+    absent: Mapping[str, str],
+    episodes: int,
+    pairs: int,
+) -> dict[str, Any]:
+    """Write report.json, report.md, overhead.png and rows.jsonl; returns what report.json says."""
+    report: dict[str, Any] = round_floats(
+        {
+            "data": args.data.name,
+            "episodes": episodes,
+            "n": args.confounders,
+            "k": args.k,
+            "seed": args.seed,
+            "llm": None if shared.settings is None else shared.settings.model,
+            "output_modes": found.modes,
+            "not_measured": dict(absent),
+            "managers": {name: summarise(costs, args.seed) for name, costs in found.costs.items()},
+            "agreement": {"pairs": pairs, "file": args.pairs.name, "models": found.agreed},
+            "machine": machine(args.threads),
+            "hashes": {
+                "data": file_sha256(args.data),
+                "pairs": file_sha256(args.pairs),
+                "embedder": shared.embedder.digest,
+            },
+            "versions": versions(),
+        }
+    )
+    write_json(out / "report.json", report)
+    (out / "report.md").write_text(markdown(report), encoding="utf-8")
+    rows = [cost.row(name) for name, costs in found.costs.items() for cost in costs]
+    write_jsonl(out / "rows.jsonl", round_floats(rows))
+    overhead_picture(report, out / "overhead.png")
+    return report
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

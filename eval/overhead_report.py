@@ -69,12 +69,11 @@ def markdown(report: Mapping[str, Any]) -> str:
         "machines. Extraction, answering and judging are left out, as there.",
         "",
     ]
-    if report["not_measured"]:
-        lines += [f"Not measured, for want of an LLM: {', '.join(report['not_measured'])}.", ""]
+    lines += [f"- Not measured: {name}; {why}." for name, why in report["not_measured"].items()]
     for name, ratio in ratios(report).items():
         level = "reached" if ratio >= LEVEL else "not reached"
         lines.append(f"- Prompted ROAM takes {ratio:.0f} times the {name} (level {LEVEL:.0f}: {level}).")
-    if ratios(report):
+    if report["not_measured"] or ratios(report):
         lines.append("")
     return "\n".join([*lines, *_agreement(report)]) + "\n"
 
