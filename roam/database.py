@@ -70,7 +70,7 @@ class Database(ABC):
 
     @abstractmethod
     def unpack_signs(self, values: Sequence[Any]) -> NDArray[np.uint8]:
-        """Return sign bits of n embeddings packed to bytes, shape (n, ceil(dimension / 8))."""
+        """Return sign bits of n embeddings packed to bytes, the first the least, shape (n, ceil(dimension / 8))."""
 
     @abstractmethod
     def faults(self) -> list[str]:

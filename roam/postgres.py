@@ -226,7 +226,7 @@ class PostgresDatabase(Database):
     def unpack_signs(self, values: Sequence[Any]) -> NDArray[np.uint8]:
         """Return what `binary_quantize` made of n embeddings, one row each."""
         bits = np.frombuffer("".join(map(str, values)).encode(), dtype=np.uint8).reshape(len(values), -1)
-        return np.packbits(bits - ord("0"), axis=1)
+        return np.packbits(bits - ord("0"), axis=1, bitorder="little")
 
     # Care -------------------------------------------------------------------------------------------------------
 

@@ -106,10 +106,8 @@ def test_bits_are_the_signs_of_the_stored_vectors() -> None:
     with open_memory() as memory, memory._reading("u") as store:
         for dimension in (8, 24, 64):
             vectors = np.random.default_rng(dimension).standard_normal((5, dimension)).astype(np.float32)
-            sql = store.db.signs.replace("embedding", "CAST(? AS vector)" if "quantize(" in store.db.signs else "?")
-            if store.db.signs.startswith("vec_"):
-                sql = store.db.signs.replace("embedding", "?")
-            rows = [store.rows(f"SELECT {sql}", (store.db.to_sql(vector),))[0][0] for vector in vectors]
+            sql = f"SELECT {store.db.signs.replace('embedding', '?')}"
+            rows = [store.rows(sql, (store.db.to_sql(vector),))[0][0] for vector in vectors]
             assert np.array_equal(store.db.unpack_signs(rows), np.packbits(vectors > 0, axis=1, bitorder="little"))
 
 
