@@ -55,7 +55,8 @@ def confident_classes(labels: NDArray[np.int64], probabilities: NDArray[np.float
 def suspected(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Rows whose confident class is another than their label; shape (n,)."""
     classes = confident_classes(labels, probabilities)
-    return (classes >= 0) & (classes != labels)
+    found: NDArray[np.bool_] = (classes >= 0) & (classes != labels)
+    return found
 
 
 def group_folds(
@@ -79,6 +80,6 @@ def lexical_probabilities(pairs: Sequence[LabelledPair], folds: int, seed: int) 
     names = [relation.value for relation in RELATIONS]
     for learn, held in group_folds(pairs, folds, seed):
         model = BASELINES[LEXICAL](seed).fit([pairs[row] for row in learn], [pairs[row].label.value for row in learn])
-        columns = [names.index(name) for name in model.classes_]
+        columns = np.array([names.index(name) for name in model.classes_])
         out[np.ix_(held, columns)] = model.predict_proba([pairs[row] for row in held])
     return out

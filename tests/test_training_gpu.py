@@ -362,6 +362,10 @@ def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path, monkeypa
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(ConfigError, match="3 processes can't share it"):
         training_arguments(RelationConfig(batch_size=8, device="cpu"), tmp_path, 4, "fp32")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ConfigError, match="can't share out 4-bit weights"):
+        training_arguments(RelationConfig(quantisation="nf4", device="cpu"), tmp_path, 4, "fp32")
 
 
 @pytest.mark.unit

@@ -31,6 +31,8 @@ def training_arguments(config: RelationConfig, folder: Path, steps: int, precisi
     processes = world_size()
     if config.batch_size % processes:
         raise ConfigError(f"batch_size is {config.batch_size}: {processes} processes can't share it; give a multiple")
+    if config.quantisation != "none" and os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        raise ConfigError("FSDP can't share out 4-bit weights: take configs/accelerate/ddp.yaml, or quantisation=none")
     every = max(1, steps // max(1, round(config.evals_per_epoch * config.epochs)))
     return TrainingArguments(
         output_dir=str(folder / "checkpoints"),

@@ -136,7 +136,8 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
     progress = ProgressLine(folder, config.batch_size * config.gradient_accumulation)
     trainer = build_trainer(config, model, tokenizer, train_pairs, dev_pairs, arguments, progress)
     trainer.train(resume_from_checkpoint=checkpoint)
-    adapter, metrics = folder / "adapter", {}
+    adapter = folder / "adapter"
+    metrics: dict[str, Any] = {}
     model = whole_model(trainer, config, adapter)
     if first:
         adapter, metrics = finish_run(
