@@ -9,6 +9,9 @@ balanced set is drawn from what is kept and split by persona. Answers are cached
 `--given FILE` takes labelled pairs of somebody else instead, such as the paper's own: their size and balance are
 checked against what the paper says, and the report tells whose set it is.
 
+More teachers, soft labels and a filter for wrong ones: `training.distil`. Hundreds of thousands of candidates by batch
+files: `data.label_batch`.
+
 DIR gets labelled.jsonl, review.jsonl, train.jsonl, test.jsonl (the balanced set), report.json.
 """
 

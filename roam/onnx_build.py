@@ -29,6 +29,8 @@ from roam.relation_model import TorchRelationModel
 log = logging.getLogger(__name__)
 
 OPSET = 17
+FP32_BYTES = 4
+LARGEST_GRAPH = 2**31  # bytes: protobuf's limit
 LIBRARIES = ("torch", "transformers", "onnx", "onnxruntime")
 PROBE_GAPS = {"onnx": 1e-3, "onnx-int8": 0.25}
 """Largest gap to torch in a probe's probabilities. A lost head, label map or adapter gives far more; whether int8 is
@@ -46,6 +48,12 @@ def build(adapter: Path, plain: TorchRelationModel, folder: Path, precision: str
         raise ExportError(
             f"{adapter} runs on a {plain.card.quantisation} base, which ONNX has no graph for: export it as merged "
             "with --allow-quantised first, or use the torch backend"
+        )
+    size = sum(parameter.numel() for parameter in plain.model.parameters()) * FP32_BYTES
+    if size > LARGEST_GRAPH:
+        raise ExportError(
+            f"{adapter} has {size / 1e9:.1f} GB of weights in fp32, and an ONNX file holds 2: use the torch backend, "
+            "or a server (roam.served)"
         )
     probes = [Pair(probe.old, probe.new) for probe in plain.card.probes]
     with tqdm(total=3, desc=f"building {precision} (once)", disable=None, leave=False) as bar:

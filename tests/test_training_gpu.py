@@ -235,6 +235,28 @@ def test_there_is_a_recipe_for_each_base() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.integration
+def test_a_base_with_the_head_of_another_task_gets_a_new_one(files: Path, tmp_path: Path) -> None:
+    """NLI bases bring a head of three labels: it is replaced, saved and loaded back; other odd shapes are refused."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    from tests.tiny import config_of
+
+    base = save_base(tmp_path / "base", "deberta-v2")
+    shape = config_of("deberta-v2")
+    shape.num_labels = 3
+    torch.manual_seed(0)
+    AutoModelForSequenceClassification.from_config(shape).save_pretrained(str(base))
+    done = train(small(RelationConfig(), base, files, tmp_path / "run", max_steps=1))
+    assert TorchRelationModel.load(done.adapter).predict_logits(PAIRS).shape == (2, 5)
+    odd = shutil.copytree(base, tmp_path / "odd")
+    config = json.loads((odd / "config.json").read_text())
+    (odd / "config.json").write_text(json.dumps(config | {"intermediate_size": 32}))
+    with pytest.raises(TrainingError, match="weights of another shape"):
+        load_classifier(RelationConfig(base=str(odd), device="cpu"))
+
+
 # A base's files ----------------------------------------------------------------------------------------------------
 
 
@@ -376,6 +398,10 @@ def test_onnx_refuses_a_quantised_adapter(tmp_path: Path) -> None:
 
     plain: Any = SimpleNamespace(card=SimpleNamespace(quantisation="nf4"))
     with pytest.raises(ExportError, match="ONNX has no graph"):
+        build(tmp_path, plain, tmp_path, "onnx")
+    huge = SimpleNamespace(parameters=lambda: [SimpleNamespace(numel=lambda: 600_000_000)])
+    plain = SimpleNamespace(card=SimpleNamespace(quantisation=""), model=huge)
+    with pytest.raises(ExportError, match=r"2\.4 GB of weights"):
         build(tmp_path, plain, tmp_path, "onnx")
 
 
