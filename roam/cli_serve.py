@@ -22,7 +22,8 @@ def serve(args: argparse.Namespace, open_memory: MemoryFactory | None, load_mana
     """Serve until a signal says stop; bad settings end it before a model is loaded."""
     from roam.server import Settings, create_app
     from roam.server.passes import SharedPasses
-    from roam.server.run import make_server, warm_up
+    from roam.server.run import listen, make_server, warm_up
+    from roam.server.settings import TENANT
     from roam.server.tracing import export_from_environment
 
     settings = Settings(
@@ -44,13 +45,17 @@ def serve(args: argparse.Namespace, open_memory: MemoryFactory | None, load_mana
     else:
         model = SharedPasses(load_manager().relation_model)
     app = create_app(open_memory, model, settings)
+    bound = listen(settings)
+    if TENANT not in settings.db:
+        open_memory(settings.db).close()  # a store that cannot be used is refused now, not at the first request
     if args.warm_up:
         from roam.embedders import load_embedder
 
         warm_up(model, load_embedder())
-    server = make_server(app, settings)
-    print(f"roam serves {settings.db} on http://{settings.host}:{settings.port}/ (stop with Ctrl-C)", flush=True)
-    server.run()
+    host, port = bound.getsockname()[:2]
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    print(f"roam serves {settings.db} on http://{address}/ (stop with Ctrl-C)", flush=True)
+    make_server(app, settings).run(sockets=[bound])
     return 0
 
 

@@ -31,6 +31,7 @@ from urllib.parse import quote, urlsplit
 from roam.errors import InputError, RoamError
 from roam.server.settings import is_loopback
 
+START = 300  # seconds: the first start may build the ONNX model
 CITIES = ("Lyon", "Ghent", "Porto", "Turin", "Graz", "Bergen", "Leipzig", "Malaga")
 THINGS = ("a dog", "a cat", "a canoe", "a piano", "an allotment", "a red bicycle", "two parrots", "a telescope")
 FOODS = ("figs", "rye bread", "pickled herring", "lentil soup", "pears", "goat cheese", "dumplings", "fennel")
@@ -182,15 +183,20 @@ def own_server() -> Iterator[str]:
 
 
 def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 300  # the first start may build the ONNX model
+    deadline = time.monotonic() + START  # the port is taken at once, and answers when the models are loaded
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise InputError(f"`roam serve` ended with code {process.returncode}: see its message above")
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START)
+        try:
+            connection.request("GET", "/v1/health")
+            if connection.getresponse().status == 200:
                 return
-        time.sleep(0.2)
-    raise InputError("`roam serve` did not start within 300 s")
+        except OSError:
+            time.sleep(0.2)
+        finally:
+            connection.close()
+    raise InputError(f"`roam serve` did not start within {START} s")
 
 
 def main(argv: list[str] | None = None) -> int:

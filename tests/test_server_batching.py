@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +19,9 @@ import pytest
 
 from roam.async_memory import AsyncMemory
 from roam.errors import AdapterError, InputError
+from roam.fusion import DeterministicFuser
 from roam.intake import make_observation
+from roam.managers import Manager
 from roam.memory import Memory
 from roam.records import Decision, Pair
 from roam.relations import INDEX, RELATIONS, Relation
@@ -187,7 +190,7 @@ from roam.managers import Manager
 from roam.memory import Memory
 from tests.stubs import HashEmbedder, ScriptedRelations
 model = ScriptedRelations()
-sys.exit(main(["serve", "--db", sys.argv[1], "--port", sys.argv[2], "--no-warm-up"],
+sys.exit(main(["serve", "--db", sys.argv[1], "--port", "0", "--no-warm-up"],
               memory_factory=lambda path: Memory.open(path, manager=model, embedder=HashEmbedder()),
               manager_loader=lambda: Manager(model, DeterministicFuser())))
 """
@@ -195,25 +198,11 @@ sys.exit(main(["serve", "--db", sys.argv[1], "--port", sys.argv[2], "--no-warm-u
 
 @pytest.mark.integration
 def test_the_command_serves_until_a_signal_and_keeps_every_fact(tmp_path: Path, root: Path) -> None:
-    import socket
-    import time
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     db = tmp_path / "m.db"
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(db), str(port)], cwd=root, stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-c", PROGRAM, str(db)]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert f":{port}/" in process.stdout.readline()
-        address = f"http://127.0.0.1:{port}/v1"
-        for _ in range(200):
-            try:
-                urllib.request.urlopen(f"{address}/health", timeout=5).close()
-                break
-            except OSError:
-                time.sleep(0.05)
+        address = process.stdout.readline().split()[4] + "v1"  # it listens already: requests wait until it answers
         body = json.dumps({"text": "Has a dog.", "user": "maya", "id": "dog"}).encode()
         request = urllib.request.Request(f"{address}/memories", body, {"Content-Type": "application/json"})
         urllib.request.urlopen(request, timeout=10).close()
@@ -233,3 +222,16 @@ def test_bad_settings_end_the_command_before_a_model_is_loaded(
     assert main(["serve", "--host", "0.0.0.0", "--db", str(tmp_path / "m.db")]) == 2
     assert "roam key" in capsys.readouterr().err
     assert main(["serve", "--keys", str(tmp_path / "none.json"), "--manager", "/nowhere"]) == 2
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = ["serve", "--port", str(taken.getsockname()[1]), "--no-warm-up", "--db", str(tmp_path / "m.db")]
+        model = ScriptedRelations()
+        hooks: dict[str, Any] = {
+            "memory_factory": lambda path: Memory.open(path, manager=model, embedder=HashEmbedder()),
+            "manager_loader": lambda: Manager(model, DeterministicFuser()),
+        }
+        capsys.readouterr()
+        assert main(command, **hooks) == 2
+        assert "another --port" in capsys.readouterr().err
+        assert not (tmp_path / "m.db").exists()
+    assert main(["serve", "--port", "0", "--no-warm-up", "--db", str(tmp_path / "no" / "m.db")], **hooks) == 2
+    assert "existing folder" in capsys.readouterr().err

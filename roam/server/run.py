@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import socket
 from typing import TYPE_CHECKING
 
+from roam.errors import ConfigError
 from roam.records import Pair
 from roam.server.passes import SharedPasses
 from roam.server.settings import Settings
@@ -18,8 +20,20 @@ if TYPE_CHECKING:
 WARM_UP = Pair("Has a dog.", "Has a beagle.")
 
 
+def listen(settings: Settings) -> socket.socket:
+    """Take the address before anything is loaded; `ConfigError` where it cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {settings.host} port {settings.port} ({error.strerror or error}): choose another --port, "
+            "or end the program that has it"
+        ) from error
+
+
 def make_server(app: FastAPI, settings: Settings) -> uvicorn.Server:
-    """Return the server of an application; `run()` blocks until SIGINT or SIGTERM.
+    """Return the server of an application; `run(sockets=[listen(settings)])` blocks until a signal.
 
     On a signal no new connection is taken, requests in progress have `settings.grace` seconds, and what waits to be
     written is written before the stores are closed.
