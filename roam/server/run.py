@@ -27,8 +27,8 @@ def listen(settings: Settings) -> socket.socket:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {settings.host} port {settings.port} ({error.strerror or error}): choose another --port, "
-            "or end the program that has it"
+            f"cannot listen on {settings.host} port {settings.port} ({error.strerror or error}): choose another "
+            "--port, or end the program that has it"
         ) from error
 
 
