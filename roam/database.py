@@ -25,6 +25,8 @@ class Database(ABC):
     """SQL of the cosine (-1 to 1) between column `embedding` and one bound vector; -2 where there is none."""
     signs: ClassVar[str]
     """SQL of the sign bits of column `embedding`, as `unpack_signs` reads them."""
+    among: ClassVar[str]
+    """SQL of "is one of", for one bound list of whole numbers."""
     path: str
     """The store's address, for messages; it holds no password."""
 
@@ -63,6 +65,10 @@ class Database(ABC):
     @abstractmethod
     def to_sql(self, vector: NDArray[np.float32]) -> object:
         """Return a vector, shape (dimension,), as it is bound to a statement."""
+
+    @abstractmethod
+    def list_to_sql(self, numbers: Sequence[int]) -> object:
+        """Return a list of whole numbers as it is bound to a statement."""
 
     @abstractmethod
     def from_sql(self, value: Any) -> NDArray[np.float32]:

@@ -49,6 +49,7 @@ class PostgresDatabase(Database):
     # A zero vector has no cosine: NaN.
     cosine = "coalesce(nullif(1.0 - (embedding <=> ?), 'NaN'), -2.0)"
     signs = "binary_quantize(embedding)"
+    among = "= ANY (?)"
 
     def __init__(self, url: str, *, embedder_digest: str, dimension: int, rebind: bool = False) -> None:
         self._url = url
@@ -218,6 +219,10 @@ class PostgresDatabase(Database):
     def to_sql(self, vector: NDArray[np.float32]) -> Vector:
         """Return a vector as pgvector takes it."""
         return Vector(vector)
+
+    def list_to_sql(self, numbers: Sequence[int]) -> list[int]:
+        """Return a list of whole numbers as an array."""
+        return list(numbers)
 
     def from_sql(self, value: Any) -> NDArray[np.float32]:
         """Return the vector of one row."""

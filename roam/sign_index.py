@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 EXACT_UP_TO = 4_096
 """Primaries of one user up to which every vector is compared."""
-LEAST_CANDIDATES = 512
+LEAST_CANDIDATES = 256
 CANDIDATES_PER_RESULT = 2
-"""How many of the nearest by sign bits are ranked on their vectors, for each result that is wanted."""
+"""How many of the nearest by sign bits are ranked on their vectors, for each result that is wanted.
+
+Of 12,000 facts in MiniLM's space, 256 candidates held 99.95 % of the 10 nearest, 512 held 99.9 % of the 25 nearest.
+"""
 MOST_HELD = 4_000_000
 """Vectors whose bits are held at most, of all users; those used longest ago go first (224 MB at 384 dimensions)."""
 _MOST_EVENTS = 512  # a log that has grown by more is cheaper to read as vectors
@@ -82,8 +85,9 @@ class Bits:
 
 def _as_words(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """Return rows of bytes, shape (n, bytes), as columns of 64-bit words filled up with zeros."""
-    missing = -bits.shape[1] % _WORD
-    return np.ascontiguousarray(np.ascontiguousarray(np.pad(bits, ((0, 0), (0, missing)))).view(np.uint64).T)
+    filled = np.zeros((len(bits), bits.shape[1] + -bits.shape[1] % _WORD), dtype=np.uint8)
+    filled[:, : bits.shape[1]] = bits
+    return np.ascontiguousarray(filled.view(np.uint64).T)
 
 
 class SignIndex:
@@ -197,5 +201,5 @@ def _sign_rows(store: Store, user: str, kind: str, sequences: Sequence[int] | No
         return [(int(row[0]), row[1]) for row in store.rows(sql, bindings)]
     if not sequences:
         return []
-    sql += f" AND sequence IN ({', '.join('?' * len(sequences))})"
-    return [(int(row[0]), row[1]) for row in store.rows(sql, (*bindings, *sequences))]
+    sql += f" AND sequence {store.db.among}"
+    return [(int(row[0]), row[1]) for row in store.rows(sql, (*bindings, store.db.list_to_sql(sequences)))]

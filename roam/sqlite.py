@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,6 +36,7 @@ class SqliteDatabase(Database):
 
     cosine = "coalesce(1.0 - vec_distance_cosine(embedding, ?), -2.0)"
     signs = "vec_quantize_binary(embedding)"
+    among = "IN (SELECT value FROM json_each(?))"
 
     def __init__(self, path: str, *, embedder_digest: str, dimension: int, rebind: bool = False) -> None:
         self.path = path
@@ -104,6 +106,10 @@ class SqliteDatabase(Database):
     def to_sql(self, vector: NDArray[np.float32]) -> bytes:
         """Return a vector as the bytes of its float32 values, little end first."""
         return vector.astype("<f4").tobytes()
+
+    def list_to_sql(self, numbers: Sequence[int]) -> str:
+        """Return a list of whole numbers as JSON."""
+        return json.dumps(numbers)
 
     def from_sql(self, value: Any) -> NDArray[np.float32]:
         """Return the vector in a blob."""

@@ -79,23 +79,12 @@ def nearest(
     Every vector of the user is compared, up to `roam.sign_index.EXACT_UP_TO` Primaries; beyond that those that share
     the most signs with `vector` are.
     """
+    sql = f"SELECT sequence, {store.db.cosine} AS cosine FROM vectors WHERE user = ? AND kind = ?"
     bindings: list[object] = [store.db.to_sql(vector), user, kind.value]
-    among = "" if kind is VectorKind.EVIDENCE else _among(store, user, kind, vector, limit, bindings)
-    found = store.rows(
-        f"SELECT sequence, {store.db.cosine} AS cosine FROM vectors WHERE user = ? AND kind = ?{among} "
-        "ORDER BY cosine DESC, sequence LIMIT ?",
-        (*bindings, limit),
-    )
+    candidates = None if kind is VectorKind.EVIDENCE else store.signs.candidates(user, kind.value, vector, limit)
+    if candidates is not None:
+        sql += f" AND sequence {store.db.among}"
+        bindings.append(store.db.list_to_sql(candidates))
+    found = store.rows(f"{sql} ORDER BY cosine DESC, sequence LIMIT ?", (*bindings, limit))
     # A zero vector (a text the encoder knows nothing of) has no cosine: it comes as -2 and matches nothing.
     return [(int(sequence), float(cosine)) for sequence, cosine in found if cosine >= max(floor, -1.0)]
-
-
-def _among(
-    store: Store, user: str, kind: VectorKind, vector: NDArray[np.float32], limit: int, bindings: list[object]
-) -> str:
-    """Return a condition that leaves the likely nearest of a very large user, and bind it; "" for all others."""
-    candidates = store.signs.candidates(user, kind.value, vector, limit)
-    if candidates is None:
-        return ""
-    bindings += candidates
-    return f" AND sequence IN ({', '.join('?' * len(candidates))})"
