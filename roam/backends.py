@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roam.adapters import AdapterCard, parse_card, read_card
-from roam.bases import cache_dir
+from roam.bases import cache_dir, resolve_base
 from roam.errors import AdapterError, ExportError, InputError
 from roam.onnx_cache import cached_folder, load_cached
 from roam.onnx_model import MANIFEST, PRECISIONS, OnnxRelationModel, onnx_digest, read_manifest
@@ -81,6 +81,8 @@ def load_relation_model(folder: Path, *, base: str | Path | None = None, backend
     Raises `InputError`, `AdapterError`, `BaseModelError` or, for an ONNX backend that was asked for, `ExportError`.
     """
     plan = plan_backend(folder, backend)
+    if base is not None and plan.backend != TORCH:
+        resolve_base(base, expected_hash=plan.card.base_hash)  # a kept graph would not look at it
     if (folder / MANIFEST).is_file():
         return OnnxRelationModel.load(folder)
     if plan.backend != TORCH:

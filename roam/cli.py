@@ -35,7 +35,7 @@ EXTRAS = {
 EPILOG = """\
 a first tour:
   roam add "The user lives in Lyon." --user maya --observed-at 2026-01-05
-  roam add "The user has moved to Ghent." --user maya --observed-at 2026-03-01
+  roam add "The user now lives in Ghent." --user maya --observed-at 2026-03-01
   roam search "Where does she live?" --user maya
   roam list --user maya
   roam relate "Has a dog." "Has a beagle named Otto."

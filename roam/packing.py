@@ -56,7 +56,7 @@ class Packer:
             room = self._budget - self._used + hit.tokens
             text = self._within(whole, room)
             tokens = self._embedder.count_tokens(text)
-            if hit.tokens < tokens <= room:
+            if tokens <= room:
                 self._used += tokens - hit.tokens
                 self.hits[place] = replace(hit, text=text, tokens=tokens)
         while self.hits and self._embedder.count_tokens(self.context()) > self._budget:
@@ -66,9 +66,12 @@ class Packer:
                 self.hits.append(replace(last, text=text, tokens=self._embedder.count_tokens(text)))
 
     def _within(self, view: str, tokens: int) -> str:
-        """The view, its chains shortened as far as `tokens` asks for."""
-        fits = self._embedder.count_tokens(view) <= tokens
-        return view if fits else shorten(view, lambda text: self._embedder.count_tokens(text) <= tokens)
+        """The view, its chains shortened as far as `tokens` asks for; leaving out one short value may save nothing."""
+        whole = self._embedder.count_tokens(view)
+        if whole <= tokens:
+            return view
+        short = shorten(view, lambda text: self._embedder.count_tokens(text) <= tokens)
+        return short if self._embedder.count_tokens(short) < whole else view
 
     def _append(self, hit: Hit, text: str, tokens: int) -> None:
         self._used += tokens + (self._separator if self.hits else 0)

@@ -20,7 +20,7 @@ from roam.adapters import read_card
 from roam.backends import gpu_available, load_relation_model, plan_backend
 from roam.cli import main as roam_main
 from roam.cli_manager import LazyRelationModel
-from roam.errors import AdapterError, ExportError, InputError
+from roam.errors import AdapterError, BaseModelError, ExportError, InputError
 from roam.managers import load_manager
 from roam.onnx_cache import cached_folder, load_cached
 from roam.onnx_model import EXPORT_VERSION, MANIFEST, MODEL, OnnxRelationModel, session_threads
@@ -126,6 +126,15 @@ def test_the_cached_model_is_read_not_built(adapter: Path, filled: list[str]) ->
     assert isinstance(first, OnnxRelationModel)
     assert first.digest == f"{read_card(adapter).digest}-onnx-int8-v{EXPORT_VERSION}"
     assert filled == []
+
+
+def test_another_base_is_refused_although_the_kept_model_needs_none(
+    adapter: Path, filled: list[str], tmp_path: Path
+) -> None:
+    load_manager(adapter)  # from the cache
+    for wrong in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(BaseModelError):
+            load_manager(adapter, base=wrong)
 
 
 def cut_short(folder: Path) -> None:

@@ -43,6 +43,11 @@ def test_a_chain_gets_back_what_the_others_leave() -> None:
     assert len(chain.values) + chain.earlier == 9
 
 
+def test_a_short_chain_is_not_made_longer_by_leaving_a_value_out() -> None:
+    short = "The user's home city: Lyon -> Ghent (current, as of 2026-03-01)"
+    assert pack([short, *["Maya sails."] * 30], 64)[0] == short
+
+
 def test_the_first_view_shows_its_current_value_when_nothing_else_fits() -> None:
     assert pack([CHAIN], 28) == ["The user's tea: [8 earlier values in evidence] -> sort 9 (current, as of 2026-03-01)"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,8 @@ pytestmark = [pytest.mark.integration]
 needs_base = pytest.mark.models(read_card(ADAPTER).base)
 # Two names that share a part look to the shipped adapter like two people.
 known_miss = pytest.mark.xfail(reason="the shipped adapter misses a change of name", strict=True)
-FAMILIES = Path(__file__).parent.parent / "data" / "families.jsonl"
+ROOT = Path(__file__).parent.parent
+FAMILIES, README = ROOT / "data" / "families.jsonl", ROOT / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +108,18 @@ def test_R11_unrelated_facts_all_stay_primary() -> None:
                      "Apollo 11 landed on the Moon in 1969."):  # fmt: skip
             memory.add(text, user="ana", observed_at="2026-01-01")
         assert len(memory.primaries(user="ana")) == 3
+
+
+@needs_base
+def test_the_readme_tour_shows_what_it_says() -> None:
+    tour = re.findall(r'^roam add "(.+?)" +--user (\w+) +--observed-at (\S+)$', README.read_text("utf-8"), re.MULTILINE)
+    assert len(tour) == 4
+    with Memory.open(":memory:") as memory:
+        decisions = [memory.add(text, user=user, observed_at=time) for text, user, time in tour]
+        assert [decision.relation for decision in decisions] == ["IND", "IND", "OSN", "CON"]
+        first = memory.search("Which city does the user live in?", user="maya", budget=64).hits[0].text
+        assert first == "The user's home city: Lyon -> Ghent (current, as of 2026-03-01)"
+        assert memory.undo(decisions[-1].id)
 
 
 def false_conflicts(model: RelationModel, count: int) -> float:

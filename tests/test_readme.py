@@ -54,7 +54,7 @@ def test_the_python_tour_runs(
     readme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     open_with_models = Memory.open
-    script = {("The user lives in Lyon.", "The user moved to Ghent."): "CON"}
+    script = {("The user lives in Lyon.", "The user now lives in Ghent."): "CON"}
 
     def open_with_stubs(path: str) -> Memory:
         return open_with_models(path, manager=ScriptedRelations(script), embedder=HashEmbedder())

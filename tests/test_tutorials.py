@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*(ROOT / "scripts" / "tutorials").glob("*.md"), *(ROOT / "scripts" / "deploy").glob("*.md")])
 TUTORIALS = ROOT / "scripts" / "tutorials"
 LYON, GHENT, DOG, BEAGLE = (
-    "The user lives in Lyon.", "The user moved to Ghent.", "Has a dog.", "Has a beagle named Otto.",
+    "The user lives in Lyon.", "The user now lives in Ghent.", "Has a dog.", "Has a beagle named Otto.",
 )  # fmt: skip
 SCRIPT = {(LYON, GHENT): "CON", (DOG, BEAGLE): "OSN", (LYON, "The user may be living in Ghent."): ("CON", 0.6)}
 
@@ -183,7 +183,7 @@ def test_the_notebook_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> N
     for cell in cells:
         exec(compile("".join(cell["source"]), "tour.ipynb", "exec"), namespace)
     printed = capsys.readouterr().out
-    assert "CON The user moved to Ghent." in printed
+    assert "CON The user now lives in Ghent." in printed
     assert "0 LLM calls" in printed
 
 
