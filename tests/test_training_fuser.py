@@ -327,6 +327,14 @@ def test_fuser_config_is_strict(values: dict[str, Any], message: str) -> None:
         from_mapping(FuserConfig, values)
 
 
+def test_several_processes_are_refused(
+    file: Path, decoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(TrainingError, match="by one process"):
+        train(recipe(file, decoder, tmp_path))
+
+
 def test_command_line_answers_errors_with_2(file: Path, decoder: Path, tmp_path: Path, capsys: Any) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(to_yaml(recipe(file, decoder, tmp_path / "run")))

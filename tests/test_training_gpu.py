@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -209,6 +210,7 @@ def test_flash_attention_needs_a_gpu() -> None:
         ({"soft_labels": 1.5}, "share from 0 to 1"),
         ({"soft_labels": 0.5, "label_smoothing": 0.1}, "both soften"),
         ({"streaming": True, "max_train_pairs": 5}, "not drawn from"),
+        ({"streaming": True, "workers": 2}, "set workers=0"),
         ({"adapt": "head", "initial_adapter": "a"}, "frozen base"),
         ({"pad_multiple": 0}, "1 or more"),
     ],
@@ -377,6 +379,57 @@ def test_two_processes_train_as_one_does_and_one_goes_on_from_two(files: Path, t
     assert max(float(np.abs(one[key] - again[key]).max()) for key in one) < 1e-3
 
 
+@pytest.mark.slow
+def test_two_processes_share_a_stream(files: Path, tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    from training.config import to_yaml
+
+    base = save_base(tmp_path / "base", "modernbert")
+    recipe = small(RelationConfig(streaming=True, stream_buffer=16, dropout=0.0), base, files, tmp_path / "one",
+                   max_steps=3)  # fmt: skip
+    (tmp_path / "recipe.yaml").write_text(to_yaml(recipe))
+    train(recipe)
+    launch(2, tmp_path / "recipe.yaml", f"out={tmp_path / 'two'}")
+    one, two = (load_file(str(tmp_path / name / "adapter" / "adapter_model.safetensors")) for name in ("one", "two"))
+    assert max(float(np.abs(one[key] - two[key]).max()) for key in one) < 1e-3
+
+
+@pytest.mark.integration
+def test_parts_of_a_sharded_model_are_gathered(qwen: Path, tmp_path: Path) -> None:
+    """FSDP itself needs GPUs; what follows it does not: saved by all, loaded in one piece by the first process."""
+    from tests.tiny_adapter import randomise
+    from training.relation import whole_model
+
+    config = RelationConfig(base=str(qwen), device="cpu")
+    model, _, _ = load_classifier(config)
+    randomise(model)
+    place = SimpleNamespace(process_index=0, device="cpu")
+    trainer = SimpleNamespace(
+        is_fsdp_enabled=True, save_model=lambda folder: model.save_pretrained(folder), args=place, model=model
+    )
+    again = whole_model(trainer, config, tmp_path / "adapter")
+    assert again is not model
+    learned = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    found = dict(again.named_parameters())
+    assert learned
+    assert all(np.array_equal(p.detach().numpy(), found[name].detach().numpy()) for name, p in learned.items())
+    place.process_index = 1
+    assert whole_model(trainer, config, tmp_path / "adapter") is None
+    trainer.is_fsdp_enabled = False
+    assert whole_model(trainer, config, tmp_path / "adapter") is model
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("name", "kind"), [("ddp", "MULTI_GPU"), ("fsdp", "FSDP"), ("cpu", "MULTI_CPU")])
+def test_accelerate_reads_the_launch_configs(name: str, kind: str) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    found = load_config_from_file(str(ROOT / "configs" / "accelerate" / f"{name}.yaml"))
+    assert str(found.distributed_type) == f"DistributedType.{kind}" or found.distributed_type == kind
+    assert found.num_processes == 2
+
+
 @pytest.mark.unit
 def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from training.pair_trainer import training_arguments
@@ -392,8 +445,6 @@ def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path, monkeypa
 
 @pytest.mark.unit
 def test_onnx_refuses_a_quantised_adapter(tmp_path: Path) -> None:
-    from types import SimpleNamespace
-
     from roam.onnx_build import build
 
     plain: Any = SimpleNamespace(card=SimpleNamespace(quantisation="nf4"))

@@ -100,6 +100,10 @@ class RelationConfig:
             raise ConfigError("label_smoothing and soft_labels both soften the labels; set one of them to 0")
         if self.streaming and self.max_train_pairs is not None:
             raise ConfigError("a stream is not drawn from: leave max_train_pairs out, or set streaming=false")
+        if self.streaming and self.workers:
+            raise ConfigError(
+                "a stream is read by the training process, each further reader would repeat it: set workers=0"
+            )
         if self.adapt == "head" and self.initial_adapter:
             raise ConfigError("adapt=head starts from the frozen base: leave initial_adapter out")
         try:

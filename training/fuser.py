@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any
 
 from data.fusion import FusionExample
 from data.pairs import file_sha256
-from roam.errors import RoamError
+from roam.errors import RoamError, TrainingError
 from training.config import load_config
 from training.fuser_config import FuserConfig, fuser_precision
 from training.fuser_data import check_fits, decoder_dataset, encoder_decoder_dataset, read_split
@@ -106,12 +107,14 @@ def build_trainer(
 def train(config: FuserConfig, *, resume: bool = False) -> TrainedFuser:
     """Train, keep the checkpoint of least loss on dev, save the adapter, reload it and measure its views on dev.
 
-    Raises `DataError`, `BaseModelError` or `TrainingError` (no usable padding token, NaN loss).
+    Raises `DataError`, `BaseModelError` or `TrainingError` (no usable padding token, NaN loss, several processes).
     """
     import datasets
     from transformers import set_seed
     from transformers.utils import logging as hf_logging
 
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise TrainingError("a fuser is trained by one process: start it without accelerate launch")
     folder = Path(config.out)
     train_examples, dev_examples = read_split(config)
     set_seed(config.seed)

@@ -52,6 +52,8 @@ def training_arguments(config: RelationConfig, folder: Path, steps: int, precisi
         eval_strategy="steps", eval_steps=every, save_strategy="steps", save_steps=every, save_total_limit=2,
         load_best_model_at_end=config.keep == "best", metric_for_best_model="macro_f1", greater_is_better=True,
         logging_steps=config.log_every, report_to=[], disable_tqdm=True, dataloader_num_workers=config.workers,
+        # Of a stream each process takes its part of each batch: handing batches out would need equal lengths.
+        accelerator_config={"dispatch_batches": False} if config.streaming else None,
         remove_unused_columns=False, label_names=["labels"], dataloader_pin_memory=False, logging_nan_inf_filter=False,
     )  # fmt: skip
 

@@ -63,7 +63,7 @@ def streamed(
     path: str, encode: Callable[[Sequence[LabelledPair]], list[dict[str, Any]]], *, buffer: int, batch: int, seed: int,
     held_out: frozenset[str],
 ) -> Any:  # fmt: skip
-    """`rows` as a torch IterableDataset; one process reads and hands out, whatever their number."""
+    """`rows` as a torch IterableDataset; each process reads all of it and keeps its part of each batch."""
     from torch.utils.data import IterableDataset
 
     class Stream(IterableDataset[dict[str, Any]]):
