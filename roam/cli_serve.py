@@ -54,7 +54,7 @@ def serve(args: argparse.Namespace, open_memory: MemoryFactory | None, load_mana
         warm_up(model, load_embedder())
     host, port = bound.getsockname()[:2]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    print(f"roam serves {settings.db} on http://{address}/ (stop with Ctrl-C)", flush=True)
+    print(f"roam serves {settings.place} on http://{address}/ (stop with Ctrl-C)", flush=True)
     make_server(app, settings).run(sockets=[bound])
     return 0
 

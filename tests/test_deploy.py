@@ -15,7 +15,10 @@ import pytest
 import yaml
 
 from roam.cli import build_parser
+from roam.memory import Memory
 from roam.server import Settings
+from tests.back_ends import Schemas
+from tests.stubs import HashEmbedder, ScriptedRelations
 
 
 @pytest.fixture
@@ -83,9 +86,28 @@ def test_the_compose_file_keeps_the_database_inside(deploy: Path) -> None:
     assert database["networks"] == ["inside"]
     assert int(server["stop_grace_period"].rstrip("s")) > settings.grace
     for volume in (*server["volumes"], *database["volumes"]):
-        assert volume.split(":")[0] in document["volumes"]
+        source = volume.split(":")[0]
+        assert (deploy / source).is_file() if source.startswith("./") else source in document["volumes"]
     text = (deploy / "compose.yaml").read_text(encoding="utf-8")
-    assert not re.search(r"PASSWORD: (?!\$\{ROAM_DB_PASSWORD:\?)", text)
+    assert not re.search(r"PASSWORD: (?!\$\{ROAM_(DB|ADMIN)_PASSWORD:\?)", text)
+
+
+@pytest.mark.integration
+def test_the_database_that_the_compose_file_makes_takes_a_store(deploy: Path, postgres: Schemas) -> None:
+    script = (deploy / "postgres-init.sh").read_text(encoding="utf-8")
+    [sql] = re.findall(r"<<'SQL'\n(.*?)^SQL$", script, flags=re.M | re.S)
+    own = (
+        sql.replace(":'password'", "'roam'").replace("memories", "deploy_test").replace("ROLE roam", "ROLE deploy_role")
+    )
+    own = own.replace("AUTHORIZATION roam", "AUTHORIZATION deploy_role")
+    postgres.administer(*(statement for statement in own.split(";") if statement.strip()))
+    try:
+        url = re.sub(r"[?&]options=[^&]*", "", postgres.url("deploy_test", role="deploy_role"))
+        with Memory.open(url, manager=ScriptedRelations(), embedder=HashEmbedder()) as memory:
+            memory.add("Has a dog.", user="maya")
+            assert memory.verify().ok
+    finally:
+        postgres.administer("DROP SCHEMA deploy_test CASCADE", "DROP ROLE deploy_role")
 
 
 @pytest.mark.unit

@@ -247,6 +247,8 @@ def test_settings_refuse_what_cannot_work(tmp_path: Path) -> None:
         with pytest.raises(ConfigError):
             Settings(**wrong)
     assert Settings(host="::1").host == "::1"
+    assert Settings(db="postgresql://maya:secret@db:5432/app").place == "postgresql://maya@db:5432/app"
+    assert Settings(db="memory.db").place == "memory.db"
     with pytest.raises(ConfigError, match="tenant"):
         Settings(keys=tmp_path / "keys.json").store_of("acme")
     apart = Settings(keys=tmp_path / "keys.json", db="{tenant}.db")

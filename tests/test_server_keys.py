@@ -12,7 +12,8 @@ from fastapi.testclient import TestClient
 from roam.cli import main
 from roam.errors import ConfigError, InputError
 from roam.server.keys import KeyRing, add_key, revoke_key
-from tests.server_app import DOG, LYON, client_of, make_app
+from tests.back_ends import ROLE, Schemas
+from tests.server_app import DOG, GHENT, LYON, client_of, make_app
 
 
 @pytest.fixture
@@ -169,3 +170,25 @@ def test_keys_from_the_command_line(keys: Path, capsys: pytest.CaptureFixture[st
         assert capsys.readouterr().err.count("\n") == 1
     assert main(["key", "app", "--revoke", "--keys", str(keys)]) == 0
     assert json.loads(keys.read_text(encoding="utf-8"))["keys"] == []
+
+
+@pytest.mark.integration
+def test_tenants_in_schemas_of_one_database(keys: Path, tmp_path: Path, postgres: Schemas) -> None:
+    acme, zeta = (add_key(keys, name, tenant=name, users=None) for name in ("acme", "zeta"))
+    for name in ("acme", "zeta"):
+        postgres.administer(f"CREATE SCHEMA tenant_{name} AUTHORIZATION {ROLE}")
+    try:
+        with client_of(
+            make_app(tmp_path, keys=keys, db=postgres.url("tenant_NAME").replace("NAME", "{tenant}"))
+        ) as client:
+            assert store(client, acme, LYON, "maya", id="m1") == 201
+            assert store(client, acme, GHENT, "maya", id="m2") == 201
+            assert store(client, zeta, DOG, "maya", id="m1") == 201
+            for key, count in ((acme, 2), (zeta, 1)):
+                [view] = call(client, key, "GET", "memories", params={"user": "maya"}).json()["items"]
+                assert len(view["members"]) == count
+            erased = call(client, acme, "POST", "erase-user", json={"user": "maya", "confirm": "maya"})
+            assert erased.json()["observations"] == 2
+            assert call(client, zeta, "GET", "users").json() == {"users": ["maya"]}
+    finally:
+        postgres.administer("DROP SCHEMA tenant_acme, tenant_zeta CASCADE")

@@ -119,7 +119,7 @@ async def _http(request: Request, error: Exception) -> Response:
     response.headers.update(error.headers or {})
     if error.status_code == 405:  # the router knows the methods of one endpoint only
         routes = (route for route in router.routes if isinstance(route, APIRoute) and route.path == request.url.path)
-        methods = {method for route in routes for method in route.methods}
+        methods = {method for route in routes for method in route.methods or ()}
         if methods:
             response.headers["Allow"] = ", ".join(sorted(methods))
     return response

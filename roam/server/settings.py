@@ -52,7 +52,12 @@ class Settings:
                 "`roam key NAME --keys FILE` and pass --keys FILE, or listen on 127.0.0.1"
             )
         if self.keys is None and TENANT in self.db:
-            raise ConfigError(f"db is {self.db!r}, but only keys name tenants: pass --keys FILE, or a db without it")
+            raise ConfigError(f"db is {self.place!r}, but only keys name tenants: pass --keys FILE, or a db without it")
+
+    @property
+    def place(self) -> str:
+        """`db` as it may be shown: without a password."""
+        return re.sub(r"(?<=://)([^:@/]*):[^@/]*@", r"\1@", self.db)
 
     def store_of(self, tenant: str | None) -> str:
         """Path or URL of a tenant's store.
@@ -64,7 +69,7 @@ class Settings:
             return self.db.replace(TENANT, SHARED if tenant is None else check_tenant(tenant))
         if tenant is not None:
             raise ConfigError(
-                f"a key is of tenant {tenant!r}, but db {self.db!r} is one store for all: put {TENANT} into --db"
+                f"a key is of tenant {tenant!r}, but db {self.place!r} is one store for all: put {TENANT} into --db"
             )
         return self.db
 
