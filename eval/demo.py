@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data.pairs import file_sha256
 from eval.demo_data import Outcome, Question, StreamFact, outcomes, read_questions, read_stream, superseded
 from eval.demo_page import picture, render
-from eval.provenance import output_folder, write_json
+from eval.provenance import output_folder, versions, write_json
 from eval.store_model import AppendModel
 from roam import Memory
 from roam.errors import InputError, RoamError
@@ -196,6 +197,8 @@ def run(args: argparse.Namespace) -> Mapping[str, Any]:
     managed = fill(str(store), model, embedder, facts, "managed")
     page = {
         "adapter": str(args.adapter),
+        "hashes": {"stream": file_sha256(args.stream), "questions": file_sha256(args.questions), "model": model.digest},
+        "versions": versions(),
         "users": len(users_of(facts)),
         "first_day": min(str(fact.observation.observed_at)[:10] for fact in facts),
         "last_day": max(str(fact.observation.observed_at)[:10] for fact in facts),

@@ -140,13 +140,18 @@ def cost_table(results: Results) -> list[str]:
         demo = reports.get("demo")
         if demo:
             spent, found = demo["cost"], demo["agreement"]
-            answered = sum(row["found"] for row in demo["questions"])
-            rows.append([adapter, f"{found['right']} of {found['facts']}", f"{answered} of {len(demo['questions'])}",
+            rows.append([adapter, f"{found['right']} of {found['facts']}", *_answers(demo["questions"]),
                          spent["forward_passes"], f"{spent['seconds']:.0f}", spent["llm_calls"],
                          spent["prompted_calls"]])  # fmt: skip
-    header = ["adapter", "decisions as noted", "questions answered", "forward passes", "seconds", "LLM calls",
-              "LLM calls, prompted"]  # fmt: skip
+    if demo := next((reports["demo"] for reports in results.values() if "demo" in reports), None):
+        rows.append(["append-all", "-", *_answers(demo["questions_before"]), 0, "-", 0, "-"])
+    header = ["adapter", "decisions as noted", "questions answered", "with an outdated hit", "forward passes",
+              "seconds", "LLM calls", "LLM calls, prompted"]  # fmt: skip
     return table(header, rows)
+
+
+def _answers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"{sum(row[key] for row in rows)} of {len(rows)}" for key in ("found", "stale")]
 
 
 def overhead_table(results: Results) -> list[str]:
