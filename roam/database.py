@@ -26,7 +26,7 @@ class Database(ABC):
     signs: ClassVar[str]
     """SQL of the sign bits of column `embedding`, as `unpack_signs` reads them."""
     among: ClassVar[str]
-    """SQL of "is one of", for one bound list of whole numbers."""
+    """SQL of "is one of", for one bound list."""
     path: str
     """The store's address, for messages; it holds no password."""
 
@@ -67,8 +67,8 @@ class Database(ABC):
         """Return a vector, shape (dimension,), as it is bound to a statement."""
 
     @abstractmethod
-    def list_to_sql(self, numbers: Sequence[int]) -> object:
-        """Return a list of whole numbers as it is bound to a statement."""
+    def list_to_sql(self, values: Sequence[int] | Sequence[str]) -> object:
+        """Return a list as it is bound to a statement."""
 
     @abstractmethod
     def from_sql(self, value: Any) -> NDArray[np.float32]:

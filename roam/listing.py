@@ -42,7 +42,8 @@ class Listing(Access):
         """Return all views of one user in arrival order of their Primaries."""
         owner = clean_user(user)
         with self._reading(owner) as store:
-            return [make_view(store.members(owner, id), id, text) for id, text in store.views(owner).items()]
+            members = store.members_of(owner)
+            return [make_view(members[id], id, text) for id, text in store.views(owner).items()]
 
     def evidence(self, id: str, *, user: str | None = None) -> list[Observation]:
         """Return the Evidence of a Primary in time order; none for an id that is Evidence itself or retracted.
@@ -74,9 +75,8 @@ class Listing(Access):
         check_count(limit, "limit")
         with self._reading(owner) as store:
             rows = store.primaries_after(owner, start, limit + 1)
-            return _page(
-                "primaries", rows, limit, lambda row: make_view(store.members(owner, row[0].id), row[0].id, row[1])
-            )
+            members = store.members_of(owner, [row[0].id for row in rows])
+            return _page("primaries", rows, limit, lambda row: make_view(members[row[0].id], row[0].id, row[1]))
 
     def page_evidence(
         self, id: str, *, user: str | None = None, limit: int = PAGE, cursor: str | None = None

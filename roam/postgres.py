@@ -220,9 +220,9 @@ class PostgresDatabase(Database):
         """Return a vector as pgvector takes it."""
         return Vector(vector)
 
-    def list_to_sql(self, numbers: Sequence[int]) -> list[int]:
-        """Return a list of whole numbers as an array."""
-        return list(numbers)
+    def list_to_sql(self, values: Sequence[int] | Sequence[str]) -> list[int] | list[str]:
+        """Return a list as an array."""
+        return list(values)  # type: ignore[return-value]
 
     def from_sql(self, value: Any) -> NDArray[np.float32]:
         """Return the vector of one row."""

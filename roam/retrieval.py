@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from roam.errors import StoreError
 from roam.interfaces import Embedder
 from roam.packing import Packer
-from roam.records import Hit, Observation, Role, SearchResult
+from roam.records import Hit, Role, SearchResult
 from roam.storage import Store
 from roam.vectors import VectorKind, embed, nearest
 
 # Least cosine at which two atomic texts are compared, by the embedder's name. On the dev pairs of the authored families
 # 0.2 keeps 99.5 % of conflicts and all but 0.3 % of the other related pairs, and drops 87 % of random pairs.
 MEASURED_FLOORS: dict[str, float] = {"sentence-transformers/all-MiniLM-L6-v2": 0.2}
+_AT_ONCE = 32  # hits
 
 
 def default_floor(embedder: Embedder) -> float:
@@ -36,21 +39,26 @@ def search_views(
         key=lambda entry: (-entry[0], entry[1]),
     )
     packer = Packer(embedder, budget)
-    for score, sequence, kind in ranked[:most]:
-        if not packer.add(_hit(store, user, sequence, kind, score)):
+    for hit in _hits(store, user, ranked[:most]):
+        if not packer.add(hit):
             break
     packer.finish()
     context = packer.context()
     return SearchResult(query, context, tuple(packer.hits), budget, embedder.count_tokens(context))
 
 
-def _hit(store: Store, user: str, sequence: int, kind: VectorKind, score: float) -> Hit:
-    found = store.rows("SELECT id FROM observations WHERE sequence = ?", (sequence,))
-    observation: Observation = store.observation(found[0][0], user)
-    if kind is VectorKind.EVIDENCE:
-        return Hit(observation.id, observation.text, score, (observation.id,), observation.observed_at, Role.EVIDENCE)
-    placed = store.find_state(observation.id)
-    if placed is None or placed[1] is None:
-        raise StoreError(f"{observation.id!r} has a view vector but no view: run verify()")
-    members = tuple(member.id for member in store.members(user, observation.id))
-    return Hit(observation.id, placed[1], score, members, observation.observed_at, Role.PRIMARY)
+def _hits(store: Store, user: str, ranked: Sequence[tuple[float, int, VectorKind]]) -> Iterator[Hit]:
+    """Yield the hits of ranked vectors; they are read some at a time, since a budget takes few of them."""
+    for start in range(0, len(ranked), _AT_ONCE):
+        part = ranked[start : start + _AT_ONCE]
+        placed = store.placed(user, [sequence for _, sequence, _ in part])
+        members = store.members_of(user, [entry[0].id for entry in placed.values() if entry[1] is not None])
+        for score, sequence, kind in part:
+            observation, view = placed[sequence]
+            id, moment = observation.id, observation.observed_at
+            if kind is VectorKind.EVIDENCE:
+                yield Hit(id, observation.text, score, (id,), moment, Role.EVIDENCE)
+                continue
+            if view is None:
+                raise StoreError(f"{id!r} has a view vector but no view: run verify()")
+            yield Hit(id, view, score, tuple(member.id for member in members[id]), moment, Role.PRIMARY)

@@ -186,12 +186,8 @@ def _count_primaries(store: Store, user: str, most: int) -> int:
 
 def _sequences_of(store: Store, user: str, ids: Iterable[str]) -> list[int]:
     """Return the sequences of these observations of one user."""
-    named = list(ids)
-    if not named:
-        return []
-    marks = ", ".join("?" * len(named))
-    found = store.rows(f"SELECT sequence FROM observations WHERE user = ? AND id IN ({marks})", (user, *named))
-    return [int(row[0]) for row in found]
+    sql = f"SELECT sequence FROM observations WHERE user = ? AND id {store.db.among}"
+    return [int(row[0]) for row in store.rows(sql, (user, store.db.list_to_sql(list(ids))))]
 
 
 def _sign_rows(store: Store, user: str, kind: str, sequences: Sequence[int] | None = None) -> list[tuple[int, Any]]:
@@ -199,7 +195,5 @@ def _sign_rows(store: Store, user: str, kind: str, sequences: Sequence[int] | No
     sql, bindings = f"SELECT sequence, {store.db.signs} FROM vectors WHERE user = ? AND kind = ?", (user, kind)
     if sequences is None:
         return [(int(row[0]), row[1]) for row in store.rows(sql, bindings)]
-    if not sequences:
-        return []
     sql += f" AND sequence {store.db.among}"
     return [(int(row[0]), row[1]) for row in store.rows(sql, (*bindings, store.db.list_to_sql(sequences)))]

@@ -107,9 +107,9 @@ class SqliteDatabase(Database):
         """Return a vector as the bytes of its float32 values, little end first."""
         return vector.astype("<f4").tobytes()
 
-    def list_to_sql(self, numbers: Sequence[int]) -> str:
-        """Return a list of whole numbers as JSON."""
-        return json.dumps(numbers)
+    def list_to_sql(self, values: Sequence[int] | Sequence[str]) -> str:
+        """Return a list as JSON."""
+        return json.dumps(values)
 
     def from_sql(self, value: Any) -> NDArray[np.float32]:
         """Return the vector in a blob."""

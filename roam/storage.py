@@ -95,10 +95,8 @@ class Store(JudgementRows):
 
     def observations_at(self, sequences: Sequence[int]) -> list[Observation]:
         """Return the observations with these sequences, in the order asked for."""
-        if not sequences:
-            return []
-        marks = ", ".join("?" * len(sequences))
-        found = self.rows(f"SELECT {_OBSERVATION} FROM observations WHERE sequence IN ({marks})", sequences)
+        sql = f"SELECT {_OBSERVATION} FROM observations WHERE sequence {self.db.among}"
+        found = self.rows(sql, (self.db.list_to_sql(sequences),))
         by_sequence = {row[0]: _observation(row) for row in found}
         return [by_sequence[sequence] for sequence in sequences]
 
@@ -165,10 +163,8 @@ class Store(JudgementRows):
 
     def views_of(self, ids: Sequence[str]) -> dict[str, str]:
         """Return the view texts of these Primaries."""
-        if not ids:
-            return {}
-        marks = ", ".join("?" * len(ids))
-        return dict(self.rows(f"SELECT id, view FROM state WHERE id IN ({marks}) AND view IS NOT NULL", ids))
+        sql = f"SELECT id, view FROM state WHERE id {self.db.among} AND view IS NOT NULL"
+        return dict(self.rows(sql, (self.db.list_to_sql(ids),)))
 
     def find_state(self, id: str) -> tuple[str, str | None] | None:
         """Return (primary id, view text or None) of an observation, None when it is out of the state."""
@@ -182,6 +178,29 @@ class Store(JudgementRows):
             "WHERE s.user = ? AND s.primary_id = ? AND s.sequence > ? ORDER BY s.sequence LIMIT ?"
         )
         return [_observation(row) for row in self.rows(sql, (user, primary_id, after, limit))]
+
+    def members_of(self, user: str, primary_ids: Sequence[str] | None = None) -> dict[str, list[Observation]]:
+        """Return what each of these Primaries' views stands for, in arrival order; None: of all the user's."""
+        sql = (
+            f"SELECT s.primary_id, {_JOINED} FROM state s JOIN observations o ON o.sequence = s.sequence "
+            "WHERE s.user = ?"
+        )
+        bindings: tuple[object, ...] = (user,)
+        if primary_ids is not None:
+            sql, bindings = f"{sql} AND s.primary_id {self.db.among}", (user, self.db.list_to_sql(primary_ids))
+        found: dict[str, list[Observation]] = {}
+        for row in self.rows(f"{sql} ORDER BY s.sequence", bindings):
+            found.setdefault(row[0], []).append(_observation(row[1:]))
+        return found
+
+    def placed(self, user: str, sequences: Sequence[int]) -> dict[int, tuple[Observation, str | None]]:
+        """Return the observations with these sequences, each with its view (None: it is no Primary)."""
+        sql = (
+            f"SELECT {_JOINED}, s.view FROM observations o LEFT JOIN state s ON s.sequence = o.sequence "
+            f"WHERE o.user = ? AND o.sequence {self.db.among}"
+        )
+        rows = self.rows(sql, (user, self.db.list_to_sql(sequences)))
+        return {int(row[0]): (_observation(row[:-1]), row[-1]) for row in rows}
 
     def primaries_after(self, user: str, after: int, limit: int) -> list[tuple[Observation, str]]:
         """Return (Primary, view text) of one user in arrival order, those after a sequence."""
