@@ -17,6 +17,7 @@ from roam.cli import build_parser, main
 from roam.fusion import DeterministicFuser
 from roam.managers import Manager
 from roam.memory import Memory
+from tests.llm_server import Body, serving
 from tests.stubs import HashEmbedder, ScriptedRelations
 
 ROOT = Path(__file__).parent.parent
@@ -150,8 +151,26 @@ def test_moving_over_from_mem0(place: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.integration
-def test_labelling_ends_in_pairs_from_review(place: Path) -> None:
-    run_page(TUTORIALS / "label.md")
+def test_labelling_by_two_teachers_ends_in_pairs_and_in_a_review(place: Path) -> None:
+    relations = {GHENT: "CON", BEAGLE: "OSN", "Is fond of green tea.": "EQV", "Plays chess.": "NSO"}
+
+    def teacher(body: Body) -> str:
+        told = next((relation for new, relation in relations.items() if f'"{new}"' in str(body["messages"])), "IND")
+        return json.dumps({"relation": told})
+
+    with serving(teacher) as one, serving(lambda body: '{"relation": "CON"}') as other:
+        urls = {"8080": one.url, "8081": other.url}
+
+        def label(name: str, argv: list[str]) -> None:
+            run_module(name, [re.sub(r"http://localhost:(\d+)/v1", lambda m: urls[m[1]], word) for word in argv])
+
+        def check(name: str, argv: list[str]) -> None:
+            assert importlib.import_module(name).main(argv) == 1  # five pairs are too few, and it says so
+
+        run_page(TUTORIALS / "label.md", {"data.label": label, "data.check": check})
+    agreed = Path("labelled/labelled.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["label"] for line in agreed] == ["CON"]
+    assert len(Path("labelled/review.jsonl").read_text(encoding="utf-8").splitlines()) == 4
     assert Path("decided.jsonl").exists()
     with open_stub("review.db") as memory:
         assert len(memory.reviews(user="p1")) == 1
