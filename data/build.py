@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.families import Family, read_families
-from data.fusion import read_fusion
-from data.pairs import LabelledPair, file_sha256, normalise_text, read_pairs, write_pairs
+from data.held_out import TEST_FILES, texts_under_test
+from data.pairs import LabelledPair, file_sha256, normalise_text, write_pairs
 from data.register import first_person
 from data.topics import topics, unrelated
 from roam.errors import DataError, InputError, RoamError
@@ -35,7 +35,6 @@ from roam.writing import write_at_once
 ROOT = Path(__file__).parent
 DERIVED = ROOT / "derived"
 DEV_SHARE = 0.06
-TEST_FILES = ("relation_test_843.jsonl", "fusion_test.jsonl")
 NEIGHBOUR_DEPTH = 40
 # Nearer than this, two facts may bear on each other although their domains' names don't (a tattoo is body and fashion).
 NEIGHBOUR_CEILING = 0.62
@@ -243,18 +242,6 @@ def spoken(old: str, new: str, rng: random.Random) -> tuple[str, str]:
     return (first, second) if rng.random() < 0.5 else (first.rstrip("."), second.rstrip("."))
 
 
-def texts_under_test(paths: Sequence[Path]) -> frozenset[str]:
-    """Normalised texts of pair files, and of fusion files (told by `fusion` in the name); `DataError` for others."""
-    texts: list[str] = []
-    for path in paths:
-        if "fusion" in path.name:
-            examples = read_fusion(path)
-            texts += [text for e in examples for text in (e.target, *(item.text for item in e.inputs))]
-        else:
-            texts += [text for pair in read_pairs(path) for text in (pair.old, pair.new)]
-    return frozenset(map(normalise_text, texts))
-
-
 def build(
     families_path: Path,
     test_paths: Sequence[Path],
@@ -315,7 +302,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         epilog="example: python -m data.build --seed 0 --out data/derived",
     )
     parser.add_argument("--families", type=Path, default=ROOT / "families.jsonl")
-    parser.add_argument("--test", type=Path, nargs="*", default=[ROOT / name for name in TEST_FILES],
+    parser.add_argument("--test", type=Path, nargs="*", default=list(TEST_FILES),
                         help="pair or fusion files whose texts must not be trained on")  # fmt: skip
     parser.add_argument("--out", type=Path, default=DERIVED)
     parser.add_argument("--seed", type=int, default=0, help="which pairs of the families are drawn")

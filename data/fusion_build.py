@@ -18,19 +18,18 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from data.build import DERIVED, DEV_SHARE, ROOT, split_families, texts_under_test
+from data.build import DERIVED, DEV_SHARE, ROOT, split_families
 from data.families import Family, read_families
 from data.fusion import FusionExample
 from data.fusion_rules import Shares, can_trail, derive, finish
+from data.held_out import TEST_FILES, texts_under_test
 from data.pairs import file_sha256, normalise_text
 from data.topics import topics, unrelated
 from roam.errors import DataError, RoamError
 from roam.fusion import GuardReason
 from roam.writing import write_at_once
 
-HELD: tuple[Path, ...] = (
-    ROOT / "fusion_test.jsonl", ROOT / "relation_test_843.jsonl", ROOT / "fusion_train.jsonl",
-)  # fmt: skip
+HELD: tuple[Path, ...] = (*TEST_FILES, ROOT / "fusion_train.jsonl")
 _TRIES = 20
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.pairs import write_pairs
+from data.held_out import refuse_test_rows
+from data.pairs import read_pairs, write_pairs
 from roam.adapters import read_card, weights_hash, write_card
-from roam.errors import AdapterError, BaseModelError, ConfigError, DataError, TrainingError
+from roam.errors import AdapterError, BaseModelError, ConfigError, DataError, InputError, TrainingError
 from roam.records import Pair
 from roam.relation_model import TorchRelationModel, length_batches, softmax
 from roam.relations import INDEX, RELATIONS, SWAPPED
@@ -28,7 +29,8 @@ from training.relation import main, train
 from training.run_folder import open_run
 from training.saving import cost_thresholds, fit_calibration
 
-CONFIGS = sorted((Path(__file__).parent.parent / "configs" / "relation").glob("*.yaml"))
+ROOT = Path(__file__).parent.parent
+CONFIGS = sorted((ROOT / "configs" / "relation").glob("*.yaml"))
 PAIRS = [Pair("Ana likes tea", "Ana hates tea"), Pair("Gus likes very strong coffee", "Gus likes coffee")]
 
 
@@ -315,6 +317,32 @@ def test_missing_class_and_leaking_group_are_refused(files: Path, bert: Path, tm
         train(recipe(files, bert, tmp_path / "r", train=str(tmp_path / "absent.jsonl")))
 
 
+@pytest.mark.parametrize("role", ["train", "dev", "streamed"])
+def test_the_test_set_is_refused_in_any_part(
+    role: str, files: Path, bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tested = read_pairs(ROOT / "data" / "relation_test_843.jsonl")
+    hidden = replace(tested[0], id="h", old=tested[0].old.upper(), group="h")  # case and group are no disguise
+    write_pairs(tmp_path / "own.jsonl", [*toy_pairs(80, 0, "t"), hidden])
+    changes = {"train": str(tmp_path / "own.jsonl"), "streaming": True} if role == "streamed" else {}
+    changes = changes or {role: str(tmp_path / "own.jsonl")}
+    (tmp_path / "recipe.yaml").write_text(to_yaml(recipe(files, bert, tmp_path / "r", **changes)))
+    assert main([str(tmp_path / "recipe.yaml")]) == 2
+    error = capsys.readouterr().err
+    assert "own.jsonl: 1 of 81 rows hold texts of the test set" in error
+    assert "leave these rows out" in error
+    assert not (tmp_path / "r").exists()
+
+
+def test_one_text_under_test_may_be_chance_and_many_are_not() -> None:
+    tested = read_pairs(ROOT / "data" / "relation_test_843.jsonl")[:4]
+    plain = toy_pairs(200, 0, "t")
+    half = [replace(pair, new=f"{pair.new} {number}") for number, pair in enumerate(tested)]
+    refuse_test_rows("own.jsonl", [*plain, half[0]])
+    with pytest.raises(InputError, match=r"4 of 204 rows .* 0 of them nothing else"):
+        refuse_test_rows("own.jsonl", [*plain, *half])
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_committed_config_trains(path: Path, files: Path, tmp_path: Path) -> None:
     """Each recipe runs end to end with its base replaced by a tiny one of the same architecture."""
@@ -447,4 +475,5 @@ def test_calibrate_again_keeps_the_weights(run: Path, files: Path, tmp_path: Pat
     assert calibrate_main([str(folder), "--dev", dev, "--threshold", "CON=0.5"]) == 0
     assert read_card(folder).thresholds["CON"] == 0.5
     assert calibrate_main([str(tmp_path), "--dev", dev]) == 2
+    assert calibrate_main([str(folder), "--dev", str(ROOT / "data" / "relation_test_843.jsonl")]) == 2
     assert calibrate_main([str(folder), "--dev", dev, "--threshold", "CON=2"]) == 2

@@ -278,6 +278,14 @@ def test_split_is_by_id_and_checked(file: Path, tmp_path: Path) -> None:
         read_split(FuserConfig(train=str(tmp_path / "none.jsonl")))
 
 
+def test_the_test_set_is_refused_in_any_file(file: Path, tmp_path: Path) -> None:
+    tested = json.loads((ROOT / "data" / "fusion_test.jsonl").read_text().splitlines()[0])
+    hidden = write_rows(tmp_path / "hidden.jsonl", [{**tested, "id": "h1", "inputs": tested["inputs"][::-1]}])
+    for config in (FuserConfig(train=str(hidden)), FuserConfig(train=str(file), more_train=(str(hidden),))):
+        with pytest.raises(InputError, match=r"hidden\.jsonl: 1 of 1 rows hold texts of the test set"):
+            read_split(config)
+
+
 def test_further_files_make_up_the_share_that_the_recipe_names(file: Path, tmp_path: Path) -> None:
     row = json.loads(file.read_text().splitlines()[0])
     further = [{**row, "id": f"x{n}", "target": f"{row['target']} {n}"} for n in range(100)]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from data.held_out import refuse_test_rows
 from data.pairs import read_pairs
 from roam.adapters import write_card
 from roam.errors import InputError, RoamError
@@ -39,10 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         fixed = dict(_threshold(item) for item in args.threshold)
+        pairs = read_pairs(args.dev)
+        refuse_test_rows(args.dev, pairs)
         model = TorchRelationModel.load(args.adapter, base=args.base)
         if args.swap_margin is not None:
             model.card = replace(model.card, swap_margin=args.swap_margin)
-        card = calibrate(model, read_pairs(args.dev), args.false_merge_cost, fixed)
+        card = calibrate(model, pairs, args.false_merge_cost, fixed)
         write_card(args.adapter, card)
         write_model_card(args.adapter, card)
     except RoamError as error:

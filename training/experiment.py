@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from data import build as data_build
+from data.held_out import refuse_test_rows
 from data.pairs import file_sha256, read_pairs
-from eval.experiments_record import NAME, RESULTS, measured, refuse_test, write_run
+from eval.experiments_record import NAME, RESULTS, measured, write_run
 from eval.provenance import versions
 from eval.relation import evaluate
 from roam.adapters import read_card
@@ -191,13 +192,12 @@ def run_experiment(
     config = resolve(experiment, folder, seed)
     started_at, dirty = commit()  # before training: the tree may change meanwhile
     if natural is not None:
-        read_pairs(natural)  # a bad file should not cost a training run
-        refuse_test(natural)
+        refuse_test_rows(natural, read_pairs(natural))  # a bad file should not cost a training run
     if run is not None:
         check_run(run, config)
     prepare_data(experiment, config)
     if Path(config.dev).is_file():  # training says what to do when it is not
-        refuse_test(Path(config.dev))
+        refuse_test_rows(config.dev, read_pairs(config.dev))
     seconds = None
     if run is None:
         begin = time.perf_counter()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data.fusion import FusionExample, read_fusion
+from data.held_out import refuse_test_rows
 from eval.fusion_report import request_of
 from roam.errors import DataError, TrainingError
 from roam.prompts import VIEW_TOKENS, fusion_prompt
@@ -25,11 +26,15 @@ def in_dev(identity: str, share: float) -> bool:
 
 
 def read_split(config: FuserConfig) -> tuple[list[FusionExample], list[FusionExample]]:
-    """Train and dev examples. Raises `DataError` for missing or empty parts, repeated ids and dev inputs in train."""
+    """Train and dev examples.
+
+    Raises `DataError` for missing or empty parts, repeated ids and dev inputs in train, `InputError` for the test set.
+    """
     for path in (config.train, *config.more_train):
         if not Path(path).is_file():
             raise DataError(f"fusion file {path!r} does not exist; set train=FILE or more_train=[FILE]")
     written = read_fusion(config.train)
+    refuse_test_rows(config.train, written)
     dev = [example for example in written if in_dev(example.id, config.dev_share)]
     train = [example for example in written if not in_dev(example.id, config.dev_share)]
     train += further_examples(config, len(train))
@@ -48,6 +53,8 @@ def read_split(config: FuserConfig) -> tuple[list[FusionExample], list[FusionExa
 def further_examples(config: FuserConfig, written: int) -> list[FusionExample]:
     """The examples of `more_train`, all or a seeded sample that makes up `more_share` beside `written` others."""
     files = [read_fusion(path) for path in config.more_train]
+    for path, examples in zip(config.more_train, files, strict=True):
+        refuse_test_rows(path, examples)
     if not config.more_share:
         return [example for examples in files for example in examples]
     total = written / (1 - sum(config.more_share))

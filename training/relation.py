@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from data.pairs import LabelledPair, file_sha256, read_pairs
+from data.held_out import refuse_test_rows
+from data.pairs import LabelledPair, file_sha256, iter_pairs, read_pairs
 from roam.errors import DataError, RoamError
 from roam.relations import INDEX, RELATIONS
 from training.config import RelationConfig, load_config
@@ -36,10 +37,15 @@ class TrainedRun:
 
 
 def read_split(path: str, role: str, limit: int | None, seed: int) -> list[LabelledPair]:
-    """All pairs of a file, or a seeded `limit` of them; `DataError` when it is missing or a relation has no pair."""
+    """All pairs of a file, or a seeded `limit` of them.
+
+    Raises `DataError` when it is missing or a relation has no pair, `InputError` when it holds the test set.
+    """
     if not Path(path).is_file():
         raise DataError(f"{role} file {path!r} does not exist; run `python -m data.build` or set {role}=FILE")
-    pairs = subset(read_pairs(path), limit, seed)
+    found = read_pairs(path)
+    refuse_test_rows(path, found)
+    pairs = subset(found, limit, seed)
     absent = [relation.value for relation in RELATIONS if not any(pair.label is relation for pair in pairs)]
     if absent:
         drawn = f" among the {len(pairs)} drawn" if limit is not None else ""
@@ -103,7 +109,7 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
     """Train, keep the best checkpoint by dev macro-F1, calibrate on dev and save the adapter.
 
     Started by `accelerate launch`, the processes train together; the first one alone calibrates, saves and has metrics
-    to return. Raises `DataError`, `BaseModelError` or `TrainingError` (NaN loss, one-class collapse).
+    to return. Raises `DataError`, `InputError`, `BaseModelError` or `TrainingError` (NaN loss, one-class collapse).
     """
     # Here, so that a mistake in a recipe is answered before these are loaded.
     from transformers import set_seed
@@ -114,13 +120,18 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
     from training.saving import finish_run
 
     folder = Path(config.out)
-    train_pairs = None if config.streaming else read_split(config.train, "train", config.max_train_pairs, config.seed)
+    train_pairs = None
+    if config.streaming:
+        count = count_pairs(config.train)
+        refuse_test_rows(config.train, iter_pairs(config.train))
+    else:
+        train_pairs = read_split(config.train, "train", config.max_train_pairs, config.seed)
+        count = len(train_pairs)
     dev_pairs = read_split(config.dev, "dev", config.max_dev_pairs, config.seed)
     hashes = {Path(path).name: file_sha256(path) for path in (config.train, config.dev)}
     leaked = {pair.group for pair in train_pairs or ()} & {pair.group for pair in dev_pairs}
     if leaked:
         raise DataError(f"{len(leaked)} groups are in train and dev (for example {sorted(leaked)[:3]}); split by group")
-    count = count_pairs(config.train) if train_pairs is None else len(train_pairs)
     set_seed(config.seed)
     model, tokenizer, base = load_classifier(config)
     precision, reason = choose_precision(config, model.config.model_type)
