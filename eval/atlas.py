@@ -25,7 +25,7 @@ from eval.atlas_tags import NONE, PHENOMENA, tags
 from eval.experiments_record import is_test
 from eval.metrics import FloatArray, IntArray
 from eval.plots import atlas_picture
-from eval.provenance import output_folder, write_json
+from eval.provenance import check_output, output_folder, write_json
 from eval.relation import read_predictions
 from eval.relation_report import percent, round_floats, table
 from roam.errors import DataError, RoamError
@@ -182,6 +182,7 @@ def write_atlas(
     report_folder: Path, pairs_path: Path, out: Path, *, examples: int = 3, seed: int = 0, least: int = LEAST
 ) -> dict[str, Any]:
     """Write atlas.json, atlas.md and atlas.png into `out` and return the dictionary."""
+    check_output(out)
     atlas = build_atlas(report_folder, pairs_path, examples, seed, least)
     output_folder(out)
     write_json(out / "atlas.json", atlas)

@@ -33,6 +33,7 @@ from eval.controlled_rules import (
 )
 from eval.episodes import Episode, MemoryRole, parse_episode, read_episodes
 from eval.paper_values import TABLE_8
+from eval.provenance import check_output
 from eval.record_files import Record, read_records
 from eval.relation_report import table
 from roam.errors import DataError, RoamError
@@ -188,6 +189,8 @@ def _run(args: argparse.Namespace) -> int:
         problems = check(args.file, args.against, args.least, None if args.no_embedding else load_embedder())
         print("\n".join([*problems, f"{len(problems)} problems in {args.file}"]))
         return 1 if problems else 0
+    if args.command == "filter":
+        check_output(args.out, file=True)
     episodes, embedder = read_episodes(args.file), load_embedder()
     if args.command == "audit":
         print(audit_markdown(audit(episodes, embedder), args.file.name, embedder.digest))

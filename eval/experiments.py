@@ -16,7 +16,7 @@ from typing import Any
 from eval.experiments_compare import Difference, Recipe, Spread, against_previous_best, recipes
 from eval.experiments_plot import experiments_picture
 from eval.experiments_record import RESULTS, Run, read_runs
-from eval.provenance import output_folder
+from eval.provenance import check_output, output_folder
 from eval.relation_report import percent, table
 from roam.errors import InputError, RoamError
 
@@ -138,6 +138,7 @@ def csv_rows(rows: Sequence[Recipe]) -> list[dict[str, Any]]:
 
 def write(results: Path, out: Path, seed: int = 0) -> str:
     """Write the three files into `out` and return the page."""
+    check_output(out)
     runs, notes = read_runs(results)
     if not runs and not notes:
         raise InputError(f"no results in {results}: run `python -m training.experiment configs/experiments/NAME`")

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from data.fusion import FusionExample, read_fusion
 from data.pairs import file_sha256
 from eval.fusion_report import failures, grouped, markdown, picture, request_of, score_view
-from eval.provenance import output_folder, versions, write_json, write_jsonl
+from eval.provenance import check_output, output_folder, versions, write_json, write_jsonl
 from roam.errors import RoamError
 from roam.fusion import DeterministicFuser, GuardedFuser, GuardReason
 from roam.interfaces import Fuser, RelationModel
@@ -181,6 +181,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse_args(argv)
     names = list(dict.fromkeys(args.fuser or FUSERS))
     try:
+        check_output(args.out)
         systems = load_systems(names, list(dict.fromkeys(args.adapter)), args.relation)
         report = evaluate(systems, args.examples, args.out, seed=args.seed)
     except RoamError as error:

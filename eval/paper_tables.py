@@ -17,7 +17,7 @@ from typing import Any
 
 from eval import paper_values
 from eval.methods import NO_FUSION, POLICIES
-from eval.provenance import output_folder
+from eval.provenance import check_output, output_folder
 from eval.relation_report import table
 from roam.errors import DataError, RoamError
 
@@ -232,6 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the tables and figures")
     args = parser.parse_args(argv)
     try:
+        check_output(args.out)
         reports = read_reports({name: getattr(args, name) for name in RUNS})
         out = output_folder(args.out)
         pictures = _write(reports, args.measure, out)

@@ -23,7 +23,7 @@ from data.rows import raise_problems, read_jsonl, read_source
 from eval import bootstrap, metrics
 from eval.metrics import IntArray
 from eval.plots import relation_pictures
-from eval.provenance import output_folder, versions, write_json, write_jsonl
+from eval.provenance import check_output, output_folder, versions, write_json, write_jsonl
 from eval.relation_report import build_report, markdown, round_floats, scores
 from eval.zero_shot import zero_shot_scores
 from roam.errors import DataError, InputError, RoamError
@@ -204,6 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from roam.embedders import load_embedder
         from roam.managers import adapter_folder, load_manager
 
+        check_output(args.out)
         read_pairs(args.pairs)  # a bad file should not cost the loading of a model
         model = load_manager(args.adapter, base=args.base).relation_model
         report = evaluate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,9 +17,10 @@ from data.build import ROOT, split_families
 from data.families import read_families
 from data.pairs import LabelledPair, write_pairs
 from eval import relation
+from eval.provenance import check_output, output_folder
 from eval.relation_report import PAPER_TABLE_4, markdown
 from eval.zero_shot import zero_shot
-from roam.errors import DataError
+from roam.errors import DataError, InputError
 from roam.records import Pair
 from roam.relations import INDEX, RELATIONS, Relation
 
@@ -216,6 +218,45 @@ def test_bad_input_is_one_line_and_exit_code_2(
         command("--pairs", str(files["test"]), "--out", out, "--batch-size", "0")
     assert stopped.value.code == 2
     assert not Path(out).exists()
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["relation --pairs x", "fusion --examples x", "false_conflict", "benchmark controlled --data x",
+     "atlas --report x --pairs x", "experiments --results x", "paper_tables --controlled x", "controlled filter x"],
+)  # fmt: skip
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_loaded(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load(*arguments: object, **named: object) -> None:
+        raise AssertionError("loaded first")
+
+    monkeypatch.setattr("roam.managers.load_manager", load)
+    monkeypatch.setattr("roam.embedders.load_embedder", load)
+    (tmp_path / "file").write_text("kept")
+    name, *arguments = program.split()
+    main = importlib.import_module(f"eval.{name}").main
+    for out in (tmp_path if name == "controlled" else tmp_path / "file", tmp_path / "file" / "below"):
+        assert main([*arguments, "--out", str(out)]) == 2
+        error = capsys.readouterr().err
+        assert f"--out {out}" in error
+        assert error.count("\n") == 1
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_folder_is_tried_and_nothing_is_left_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_output(tmp_path / "a" / "b")
+    check_output(tmp_path / "report.md", file=True)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError, match="can be written"):
+        check_output(tmp_path / "a" / "report.md", file=True)
+
+    def full(**named: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        output_folder(tmp_path)
 
 
 def test_the_command_writes_the_report(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval.provenance import versions, write_json
+from eval.provenance import check_output, versions, write_json
 from roam.errors import InputError, RoamError
 from training.batches import bucketed
 from training.config import RelationConfig, load_config
@@ -193,6 +193,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--steps and --warm-up are 1 or more")
     try:
         config = load_config(RelationConfig, args.config, args.overrides)
+        if args.out is not None:
+            check_output(args.out, file=True)
         report = measure(config, args.steps, args.warm_up, args.peak_tflops)
         if args.out is not None:
             write_json(args.out, report)
