@@ -19,6 +19,7 @@ from roam.schema import SCHEMA_VERSION, statements
 
 APPLICATION_ID = 0x524F414D  # "ROAM"; `file` and PRAGMA application_id tell our files from others
 BUSY_TIMEOUT_MS = 60_000
+CACHE_KB = 65_536  # pages held in memory at most: the vectors of a user with 20,000 Primaries
 PAGE_SIZE = 16_384  # a 384-dimensional float32 vector (1,536 bytes) stays inside a page, so a scan reads in order
 WORDS = {
     "sequence": "INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -149,6 +150,7 @@ def connect(path: str, *, embedder_digest: str, dimension: int, rebind: bool = F
         db.load_extension(sqlite_vec.loadable_path())
         db.enable_load_extension(False)
         db.execute(f"PRAGMA page_size={PAGE_SIZE}")
+        db.execute(f"PRAGMA cache_size=-{CACHE_KB}")
         db.execute("PRAGMA temp_store=MEMORY")  # no text of ours in temporary files
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")  # an acknowledged write survives a power cut, not only a killed process

