@@ -237,7 +237,7 @@ def test_there_is_a_recipe_for_each_base() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_a_base_with_the_head_of_another_task_gets_a_new_one(files: Path, tmp_path: Path) -> None:
     """NLI bases bring a head of three labels: it is replaced, saved and loaded back; other odd shapes are refused."""
     import torch
