@@ -103,7 +103,7 @@ BASELINES: Mapping[str, Callable[[int], Pipeline]] = {
         ("new", _bag(_new_texts)),
         ("overlap", _numbers(overlap_features)),
         ("length", _numbers(length_features)),
-    ),  # fmt: skip
+    ),
     "overlap": lambda seed: _trees(seed, ("overlap", _numbers(overlap_features))),
     "length": lambda seed: _trees(seed, ("length", _numbers(length_features))),
     "overlap and length": lambda seed: _trees(
