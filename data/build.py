@@ -27,6 +27,7 @@ from data.held_out import TEST_FILES, texts_under_test
 from data.pairs import LabelledPair, file_sha256, normalise_text, write_pairs
 from data.register import first_person
 from data.topics import topics, unrelated
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, InputError, RoamError
 from roam.interfaces import Embedder
 from roam.relations import SWAPPED, Relation
@@ -296,7 +297,7 @@ def build(
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m data.build",
         description="Derive training and dev pairs from the fact families.",
         epilog="example: python -m data.build --seed 0 --out data/derived",

@@ -7,7 +7,6 @@ there. Exit code 0: written, or with --check up to date; 1: --check found stale 
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -25,6 +24,7 @@ from data.findings import by_kind
 from data.fusion import FusionExample, read_fusion
 from data.pairs import LabelledPair, file_sha256, normalise_text, read_pairs
 from data.topics import topics
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, RoamError
 from roam.relations import RELATIONS
 
@@ -247,7 +247,7 @@ def write(root: Path = ROOT, announce: Callable[[str], None] = print) -> dict[st
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m data.card",
         description="Write the tables of data/README.md and data/card.json from the data files.",
         epilog="example: python -m data.build && python -m data.card",

@@ -22,6 +22,7 @@ from data.findings import MEANINGS, Finding, Place, by_kind
 from data.fusion import FUSED_RELATIONS, FusionExample, scan_fusion
 from data.pairs import TEXT_GROUP, LabelledPair, file_sha256, normalise_text, scan_pairs
 from data.rows import Problem, is_csv, read_jsonl, read_source
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, RoamError
 from roam.relations import RELATIONS
 
@@ -204,7 +205,7 @@ def _file_lines(file: CheckedFile) -> list[str]:
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m data.check",
         description="Check pair, family and fusion files. Several files are taken as splits of one set.",
         epilog="example: python -m data.check data/derived/train.jsonl data/derived/dev.jsonl "

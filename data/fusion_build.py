@@ -25,6 +25,7 @@ from data.fusion_rules import Shares, can_trail, derive, finish
 from data.held_out import TEST_FILES, texts_under_test
 from data.pairs import file_sha256, normalise_text
 from data.topics import topics, unrelated
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, RoamError
 from roam.fusion import GuardReason
 from roam.writing import write_at_once
@@ -111,7 +112,7 @@ def record(example: FusionExample) -> dict[str, object]:
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m data.fusion_build",
         description="Derive fusion examples from the fact families, apart from the hand-written ones.",
         epilog="example: python -m data.fusion_build --seed 0 --out data/derived",

@@ -29,6 +29,7 @@ from data.label_sets import PAPER_PAIRS, Labelled, balanced, check_given, is_com
 from data.pairs import LabelledPair, file_sha256, write_pairs
 from data.personamem import Candidate
 from data.rows import Problem, check_text, raise_problems, read_jsonl, read_source
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, RoamError
 from roam.llm import LLMClient, ReplyCache, Unanswered
 from roam.llm.settings import parse_endpoint
@@ -157,7 +158,7 @@ def per_class(pairs: Sequence[LabelledPair]) -> dict[str, int]:
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m data.label",
         description="Have one or two LLMs label candidate pairs; keep what they agree on; balance; split by persona.",
         epilog="examples: python -m data.label candidates.jsonl --teacher qwen3-8b@http://127.0.0.1:8000/v1 "

@@ -20,6 +20,7 @@ from typing import Any
 from data.label import read_candidates
 from data.personamem import Candidate
 from data.rows import raise_problems, read_jsonl, read_source
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, RoamError
 from roam.llm.replies import UnusableReplyError
 from roam.prompted.relation_prompt import relation_question
@@ -74,7 +75,7 @@ def _answer(candidate: Candidate, row: Any) -> tuple[str | None, str | None]:
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m data.label_batch",
         description="Questions to a teacher as a batch file, and its answers as a teacher's file for training.distil.",
         epilog="example: python -m data.label_batch write candidates.jsonl --model Qwen/Qwen3-32B --out questions",

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from data.pairs import normalise_text
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, InputError, RoamError
 from roam.interfaces import Embedder
 from roam.validation import clean_text
@@ -193,7 +194,7 @@ def _name(persona: str, old: str, new: str) -> str:
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m data.personamem",
         description="Draw candidate pairs from PersonaMem-v2 persona files, for data.label to have labelled.",
         epilog="example: python -m data.personamem PersonaMem-v2/data/raw_data --out candidates.jsonl",

@@ -7,7 +7,6 @@ of this project (under data/); of others the report holds ids and counts.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import Counter
@@ -28,6 +27,7 @@ from eval.plots import atlas_picture
 from eval.provenance import check_output, output_folder, write_json
 from eval.relation import read_predictions
 from eval.relation_report import percent, round_floats, table
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, RoamError
 from roam.relations import RELATIONS
 
@@ -192,7 +192,7 @@ def write_atlas(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m eval.atlas",
         description="Count a relation model's errors by phenomenon (negation, numbers, places, other people, ...).",
         epilog="example: python -m eval.atlas --report reports/mine --pairs data/derived/dev.jsonl --out reports/atlas",

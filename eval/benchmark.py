@@ -32,6 +32,7 @@ from eval.relation_report import round_floats
 from eval.run_cache import CachedEmbedder, RunCache
 from eval.store_run import Settings
 from eval.update_stores import read_update_stores
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, InputError, RoamError
 from roam.llm import LLMClient, ReplyCache
 from roam.llm.settings import parse_endpoint
@@ -119,7 +120,7 @@ def _numbers(least: int) -> Callable[[str], tuple[int, ...]]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m eval.benchmark",
         description="Feed streams of facts to a store under each method; measure what it keeps and what it retrieves.",
         epilog="examples: python -m eval.benchmark controlled --data episodes.jsonl --managers all "

@@ -36,6 +36,7 @@ from eval.paper_values import TABLE_8
 from eval.provenance import check_output
 from eval.record_files import Record, read_records
 from eval.relation_report import table
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, RoamError
 from roam.interfaces import Embedder
 
@@ -155,7 +156,7 @@ def episode_record(episode: Episode) -> dict[str, Any]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m eval.controlled",
         description="Check, filter and audit episodes of the controlled benchmark (paper, appendix F.1).",
         epilog="example: python -m eval.controlled check data/episodes.jsonl --least 60 --against other.jsonl",

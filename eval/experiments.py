@@ -6,7 +6,6 @@ compares each recipe with the best one before it. Writes experiments.md, experim
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from eval.experiments_plot import experiments_picture
 from eval.experiments_record import RESULTS, Run, read_runs
 from eval.provenance import check_output, output_folder
 from eval.relation_report import percent, table
+from roam.arguments import ArgumentParser
 from roam.errors import InputError, RoamError
 
 DEV = "dev"
@@ -158,7 +158,7 @@ def write(results: Path, out: Path, seed: int = 0) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m eval.experiments",
         description="Print and write a table over all experiments: seeds together, each against the best before it.",
         epilog="example: python -m eval.experiments --out reports/experiments",

@@ -27,6 +27,7 @@ from eval.bootstrap import share_interval
 from eval.provenance import output_folder, versions, write_json
 from eval.relation import predict
 from eval.relation_report import round_floats
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, InputError, RoamError
 from roam.interfaces import RelationModel
 from roam.records import Pair
@@ -115,7 +116,7 @@ def measure(model: RelationModel, families_path: Path, count: int, batch_size: i
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m eval.false_conflict",
         description="Rate of conflicts and of any merges that a relation adapter sees between unrelated facts.",
         epilog="example: python -m eval.false_conflict --adapter pretrained --out out/false",

@@ -20,6 +20,7 @@ from data.fusion import FusionExample, read_fusion
 from data.pairs import file_sha256
 from eval.fusion_report import failures, grouped, markdown, picture, request_of, score_view
 from eval.provenance import check_output, output_folder, versions, write_json, write_jsonl
+from roam.arguments import ArgumentParser
 from roam.errors import RoamError
 from roam.fusion import DeterministicFuser, GuardedFuser, GuardReason
 from roam.interfaces import Fuser, RelationModel
@@ -155,7 +156,7 @@ def load_systems(names: Sequence[str], adapters: Sequence[str], relation: str) -
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m eval.fusion",
         description="How faithful fused views are: exact match, chrF, strings that must be kept, strings that must not "
         "appear, by relation and tag; for adapters also behind the guard, with its fallbacks by reason.",

@@ -27,6 +27,7 @@ from eval.overhead_cost import Cost, Setup, agreement, measure, sample_pairs, su
 from eval.overhead_report import machine, markdown, overhead_picture
 from eval.provenance import output_folder, versions, write_json, write_jsonl
 from eval.relation_report import round_floats
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, InputError, RoamError
 from roam.interfaces import Embedder
 from roam.llm import LLMClient, LLMSettings, PrefixMeter
@@ -172,7 +173,7 @@ def _write(
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m eval.overhead",
         description="Measure what memory management costs an episode under each manager, beside the paper's Table 10.",
         epilog="examples: python -m eval.overhead --gguf smollm2.gguf --server-python llama/bin/python "

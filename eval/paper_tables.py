@@ -6,7 +6,6 @@ figure_4.png. What was not run is left out, never guessed.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import sys
@@ -19,6 +18,7 @@ from eval import paper_values
 from eval.methods import NO_FUSION, POLICIES
 from eval.provenance import check_output, output_folder
 from eval.relation_report import table
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, RoamError
 
 BUDGET = 256
@@ -220,7 +220,7 @@ def read_reports(folders: Mapping[str, Path | None]) -> dict[str, Mapping[str, A
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m eval.paper_tables",
         description="Tables 2, 3, 5, 6, 7, 9 and Figures 3, 4 beside the paper's values, from benchmark runs.",
         epilog="example: python -m eval.paper_tables --controlled reports/controlled --meme reports/meme --out out",

@@ -7,7 +7,6 @@ ids and figures, no other people's texts). `python -m eval.readme --keep ADAPTER
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 from eval.demo_page import table
 from eval.paper_values import TABLE_10
 from eval.relation_report import percent
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, RoamError
 
 ROOT = Path(__file__).resolve().parent
@@ -202,7 +202,7 @@ def fill(text: str, results: Results) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m eval.readme",
         description="Fill the README's tables from eval/results/.",
         epilog="example: python -m eval.readme --keep pretrained test=reports/accurate/report.json",

@@ -26,6 +26,7 @@ from eval.plots import relation_pictures
 from eval.provenance import check_output, output_folder, versions, write_json, write_jsonl
 from eval.relation_report import build_report, markdown, round_floats, scores
 from eval.zero_shot import zero_shot_scores
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, InputError, RoamError
 from roam.interfaces import Embedder, RelationModel
 from roam.records import Pair
@@ -164,7 +165,7 @@ def evaluate(
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m eval.relation",
         description="Per-class precision, recall and F1 of a relation adapter, with intervals, calibration, swap "
         "consistency and wrong merges, beside baselines and the paper's Table 4.",

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from roam.arguments import ArgumentParser
 from roam.cli_replay import replay_options
 from roam.cli_serve_options import key_options, mcp_options, serve_options
 from roam.errors import InputError, RoamError
@@ -40,16 +41,17 @@ a first tour:
   roam list --user maya
   roam relate "Has a dog." "Has a beagle named Otto."
 
-environment: ROAM_DB (store, default ./memory.db), ROAM_MANAGER (adapter folder, default pretrained), ROAM_BACKEND
-(auto, torch, onnx, onnx-int8), ROAM_CACHE (base weights and ONNX models), OMP_NUM_THREADS (processors to use)
+environment: ROAM_DB (store, default ./memory.db), ROAM_MANAGER (what --manager takes, default pretrained),
+ROAM_BACKEND (auto, torch, onnx, onnx-int8), ROAM_CACHE (base weights and ONNX models), OMP_NUM_THREADS (processors
+to use)
 """
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(ArgumentParser):
     """Reports a usage error as one line, like every other error of the command."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"roam: {message} (see `{self.prog} --help`)\n")
+        self.exit(2, f"roam: {message}{self.nearest()} (see `{self.prog} --help`)\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -79,8 +81,10 @@ def _command(commands: Commands, name: str, help_text: str, example: str, *, sto
     if store:
         parser.add_argument("--db", default=None, metavar="PATH", help="the store (default: $ROAM_DB or ./memory.db)")
     parser.add_argument(
-        "--manager", default=None, metavar="NAME", help="'pretrained' or an adapter folder (default: $ROAM_MANAGER)"
-    )
+        "--manager", default=None, metavar="NAME",
+        help="'pretrained', an adapter folder, 'prompted' (asks the LLM at $ROAM_LLM_URL) or 'served' (the adapter at "
+        "$ROAM_SERVED_RELATION); default: $ROAM_MANAGER or pretrained",
+    )  # fmt: skip
     parser.add_argument("--base", default=None, metavar="DIR", help="base weights, when not where the adapter says")
     parser.add_argument(
         "--backend", default=None, metavar="NAME",

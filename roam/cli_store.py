@@ -101,6 +101,8 @@ def import_facts(args: argparse.Namespace, memory: Memory) -> int:
     if args.export is not None:
         return _show_one(args, memory.import_blocks(args.export))
     facts = args.facts.facts
+    if args.facts.left_out:
+        print(f"{args.file}: left out, as no part of a fact: {', '.join(args.facts.left_out)}", file=sys.stderr)
     counts: Counter[str] = Counter()
     # The bar goes to standard error and only to a terminal; standard output stays parseable.
     with tqdm(total=len(facts), unit="fact", disable=None, file=sys.stderr) as bar:
@@ -194,7 +196,11 @@ def undo(args: argparse.Namespace, memory: Memory) -> int:
 
 
 def redo(args: argparse.Namespace, memory: Memory) -> int:
-    return _show_one(args, memory.redo(args.id))
+    event = memory.redo(args.id)
+    if args.json:
+        return _show_one(args, event)
+    print(f"{args.id} counts again: its undo {event.target} is undone by {event.id}")
+    return 0
 
 
 def verify(args: argparse.Namespace, memory: Memory) -> int:

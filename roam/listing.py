@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from roam import transfer
 from roam.access import Access
-from roam.errors import InputError
+from roam.errors import InputError, NotFoundError
 from roam.events import Event, ImportReport, Record
 from roam.policy import Stamp, in_time_order
 from roam.records import Observation, Role, View
@@ -115,9 +115,12 @@ class Listing(Access):
         """Write the whole store, or one user's part, as JSONL ("-": standard output); return the number of lines.
 
         The file holds observations, events (decisions, verdicts, retractions, ...) and judgements, but no vectors: it
-        can be imported into a store with another embedder. The same content gives the same bytes.
+        can be imported into a store with another embedder. The same content gives the same bytes. `NotFoundError` for
+        a user of whom nothing is stored.
         """
         with self._reading(user) as store:
+            if user is not None and not (store.observations(user, limit=1) or store.events(user, limit=1)):
+                raise NotFoundError(f"nothing is stored of user {user!r}: user ids are matched exactly, check its case")
             users = store.users() if user is None else [clean_user(user)]
             return write_lines(path, transfer.export_lines(store, users, receipts=user is None))
 

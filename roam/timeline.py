@@ -106,7 +106,7 @@ class Timeline(Access):
             InputError: an event that cannot be undone, or is undone already, or a key that is taken.
         """
         with self._writing(user) as store:
-            return self._reviser.undo(_event_of(store, event_id, user), key)
+            return self._reviser.undo(_event_of(store, event_id, user, "undo"), key)
 
     def redo(self, event_id: str, *, user: str | None = None, key: str | None = None) -> Event:
         """Have an event count again that `undo` took back; returns the undo of that undo.
@@ -116,7 +116,7 @@ class Timeline(Access):
             InputError: an event that is not undone at present, or a key that is taken.
         """
         with self._writing(user) as store:
-            return self._reviser.redo(_event_of(store, event_id, user), key)
+            return self._reviser.redo(_event_of(store, event_id, user, "redo"), key)
 
     def apply(self, replay: Replay, *, key: str | None = None) -> Event:
         """Make what `replay` found the state. One event of the log, which `undo` takes back.
@@ -176,8 +176,14 @@ class Timeline(Access):
             return Verification(len(users), count, tuple(problems), tuple(repaired))
 
 
-def _event_of(store: Store, id: str, user: str | None) -> Event:
+def _event_of(store: Store, id: str, user: str | None, verb: str) -> Event:
     event = store.find_event(id)
+    observation = store.find_observation(id) if event is None else None
+    if observation is not None and user in (None, observation.user):
+        decision = store.decision_event(id).id
+        raise NotFoundError(
+            f"no event {id!r}: that is an observation; its decision is {decision}: roam {verb} {decision}"
+        )
     if event is None or not event.user or (user is not None and event.user != user):
         raise NotFoundError(f"no event {id!r}" + ("" if user is None else f" of user {user!r}"))
     return event

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import subprocess
@@ -179,6 +180,56 @@ def test_import_twice_with_ids_changes_nothing(run: Run, tmp_path: Path) -> None
     assert len(run("history", "--user", "maya", "--json").json) == 1
 
 
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"text": "x"}\n{"text": "y", "observd_at": "2026-01-05"}', "line 2: unknown key 'observd_at'; did "
+         "you mean 'observed_at'?"),
+        ("a.csv", "text,observd_at\nx,2026-01-05\n", "a.csv, line 1: unknown key 'observd_at'; did you mean"),
+        ("a.csv", "text,source\nx,a\ny,a,b\n", "1 of 2 rows are bad (line 3: 3 cells under 2 columns"),
+        ("a.csv", "text,source\nx\n\ny,a\n", "1 of 2 rows are bad (line 2: 1 cells under 2 columns"),
+        ("a.jsonl", '{"text": "x", "id": "n"}\n\n{"text": "x", "id": "n"}', "line 3: id 'n' is that of line 1 too"),
+    ],
+)  # fmt: skip
+def test_import_refuses_what_it_would_have_to_drop(
+    run: Run, db: Path, tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    result = run("import", str(tmp_path / name), "--user", "maya")
+    assert (result.code, message in result.err, result.err.count("\n")) == (2, True, 1), result.err
+    assert not db.exists()
+
+
+@pytest.mark.unit
+def test_import_names_the_columns_that_it_leaves_out(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"text,mood,text_length\n{TEA},good,16\n", encoding="utf-8")
+    result = run("import", str(tmp_path / "a.csv"), "--user", "maya")
+    assert result.code == 0
+    assert "left out, as no part of a fact: mood, text_length" in result.err
+
+
+@pytest.mark.integration
+def test_export_of_a_user_who_is_not_there(run: Run, tmp_path: Path) -> None:
+    add(run, TEA)
+    result = run("export", str(tmp_path / "x.jsonl"), "--user", "Maya", "--json")
+    assert (result.code, json.loads(result.err)["error"]) == (2, "NotFoundError")
+    assert not (tmp_path / "x.jsonl").exists()
+
+
+@pytest.mark.integration
+def test_undo_and_redo_of_an_observation_name_its_decision(run: Run) -> None:
+    add(run, LYON)
+    new = add(run, GHENT)
+    for command in ("undo", "redo"):
+        result = run(command, new["observation_id"])
+        assert (result.code, result.err.count("\n")) == (2, 1)
+        assert f"that is an observation; its decision is {new['id']}: roam {command} {new['id']}" in result.err
+    undone = run("undo", new["id"], "--json").json
+    redone = run("redo", new["id"])
+    assert redone.out.startswith(f"{new['id']} counts again: its undo {undone['id']} is undone by ")
+
+
 @pytest.mark.integration
 def test_import_counts_every_bad_row_and_adds_nothing(run: Run, db: Path, tmp_path: Path) -> None:
     rows = [{"text": LYON, "user": "maya"}, {"text": " ", "user": "maya"}, {"text": TEA}, ["x"]]
@@ -203,7 +254,8 @@ def test_import_counts_every_bad_row_and_adds_nothing(run: Run, db: Path, tmp_pa
     [
         ("no.jsonl", None, "cannot read"),
         ("empty.jsonl", b"\n \n", "holds no rows"),
-        ("latin.jsonl", b'{"text": "caf\xe9"}', "not UTF-8"),
+        ("latin.jsonl", b'{"text": "caf\xe9"}', "no text in UTF-8"),
+        ("other.db", b"SQLite format 3\x00\x10\xff", "is an SQLite database, no text file"),
         ("columns.csv", b"fact,user\nx,maya\n", "not `text`"),
         ("quote.csv", b'text,user\n"open,maya\n', "not CSV"),
         ("all_bad.jsonl", b"{}\n", "1 of 1 rows are bad"),
@@ -308,6 +360,28 @@ def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.unit
+@pytest.mark.parametrize(
+    ("program", "argv", "hint"),
+    [
+        ("roam.cli", ["add", TEA, "--usr", "maya"], "; --usr: did you mean --user?"),
+        ("roam.cli", ["list", "--user", "maya", "--jsno"], "; --jsno: did you mean --json?"),
+        ("eval.relation", ["--pairs", "x", "--output=y"], "; --output: did you mean --out?"),
+        ("data.build", ["--sed", "1"], "; --sed: did you mean --seed?"),
+        ("training.relation", ["x.yaml", "--resum", "--reusme"], "; --reusme: did you mean --resume?"),
+        ("data.check", ["x", "--frobnicate"], "unrecognized arguments: --frobnicate"),
+    ],
+)
+def test_an_unknown_option_is_answered_with_the_nearest(
+    program: str, argv: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        importlib.import_module(program).main(argv)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert (stopped.value.code, hint in last) == (2, True), last
+    assert last.count("did you mean") == hint.count("did you mean")
+
+
+@pytest.mark.unit
 def test_every_command_takes_json_and_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     [commands] = [action.choices for action in build_parser()._actions if isinstance(action.choices, dict)]
     assert {"add", "import", "search", "list", "explain", "history", "as-of", "retract", "erase", "undo", "review",
@@ -317,6 +391,7 @@ def test_every_command_takes_json_and_shows_an_example(capsys: pytest.CaptureFix
         text = parser.format_help()
         assert "--json" in text, name
         assert f"example: roam {name}" in text, name
+        assert all(f"'{manager}'" in text for manager in ("pretrained", "prompted", "served")), name
 
 
 @pytest.mark.integration

@@ -165,6 +165,8 @@ def test_keys_from_the_command_line(keys: Path, capsys: pytest.CaptureFixture[st
     [row] = json.loads(capsys.readouterr().out)
     assert (row["name"], row["users"]) == ("app", ["maya", "noor"])
     assert "sha256" not in row
+    assert main(["key", "--list", "--keys", str(keys.with_name("none.json"))]) == 2
+    assert "make it with `roam key NAME --keys FILE`" in capsys.readouterr().err
     for wrong in (["app", "--user", "x"], ["new"], ["new", "--user", "x", "--all-users"], [], ["nobody", "--revoke"]):
         assert main(["key", *wrong, "--keys", str(keys)]) == 2
         assert capsys.readouterr().err.count("\n") == 1

@@ -343,6 +343,19 @@ def test_one_text_under_test_may_be_chance_and_many_are_not() -> None:
         refuse_test_rows("own.jsonl", [*plain, *half])
 
 
+def test_a_recipe_that_is_not_yaml_is_one_line_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "recipe.yaml").write_text("epochs: 2\nlora_rank: [1, 2\nbase: x\n")
+    assert main([str(tmp_path / "recipe.yaml")]) == 2
+    error = capsys.readouterr().err
+    assert "recipe.yaml, line 3, column 5: while parsing a flow sequence expected" in error
+    assert error.count("\n") == 1
+    (tmp_path / "recipe.yaml").write_text('a: "\x01"')
+    assert main([str(tmp_path / "recipe.yaml")]) == main([str(CONFIGS[0]), "epochs=[1"]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_committed_config_trains(path: Path, files: Path, tmp_path: Path) -> None:
     """Each recipe runs end to end with its base replaced by a tiny one of the same architecture."""
@@ -373,6 +386,7 @@ def test_lora_first_layer_keeps_lower_layers_frozen(bert: Path, files: Path, tmp
     ("values", "message"),
     [
         ({"lerning_rate": 1}, "did you mean 'learning_rate'"),
+        ({"foo": 1}, "unknown key 'foo'; keys are base, "),
         ({"epochs": "many"}, r"epochs is 'many' \(str\); it must be float"),
         ({"batch_size": 2.5}, "must be int"),
         ({"batch_size": True}, "must be int"),

@@ -6,7 +6,6 @@ Temperature, class biases, acceptance thresholds (DESIGN section 4.5) and probes
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from data.held_out import refuse_test_rows
 from data.pairs import read_pairs
 from roam.adapters import write_card
+from roam.arguments import ArgumentParser
 from roam.errors import InputError, RoamError
 from roam.policy import check_thresholds
 from roam.relation_model import TorchRelationModel
@@ -24,7 +24,7 @@ from training.saving import calibrate
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m training.calibrate",
         description="Find temperature, biases and thresholds of an adapter on dev pairs and write them to its card.",
         epilog="example: python -m training.calibrate runs/relation-cpu/adapter --false-merge-cost 9",

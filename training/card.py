@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from eval import calibration, metrics
 from eval.relation_report import percent, round_floats, scores, table
 from roam.adapters import AdapterCard, read_card, write_card
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, RoamError
 from roam.relations import RELATIONS, Relation
 
@@ -89,7 +89,7 @@ KEPT = ("pairs", "macro_f1", "accuracy", "per_class", "confusion", "merge_error_
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m training.card",
         description="Put evaluation reports' figures on an adapter's card.",
         epilog="example: python -m training.card runs/relation-minilm/adapter test=reports/relation/report.json",

@@ -137,7 +137,7 @@ def load_config(schema: type[Config], path: str | Path, overrides: Sequence[str]
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from None
+        raise ConfigError(f"{path}{yaml_fault(error)}") from None
     values = dict(_mapping(raw if raw is not None else {}, str(path)))
     for override in overrides:
         key, sep, text = override.partition("=")
@@ -146,8 +146,16 @@ def load_config(schema: type[Config], path: str | Path, overrides: Sequence[str]
         try:
             values[key] = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise ConfigError(f"override {override!r}: {error}") from None
+            raise ConfigError(f"override {override!r}{yaml_fault(error)}") from None
     return from_mapping(schema, values, where=str(path))
+
+
+def yaml_fault(error: yaml.YAMLError) -> str:
+    """Where and what an error is, in one line, to follow a file's name: ", line 3, column 5: ..."."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark, said = error.problem_mark, " ".join(filter(None, (error.context, error.problem)))
+        return f", line {mark.line + 1}, column {mark.column + 1}: {said}"
+    return f" is not YAML: {' '.join(str(error).split())}"
 
 
 def _mapping(raw: object, where: str) -> Mapping[str, Any]:
@@ -163,7 +171,7 @@ def from_mapping(schema: type[Config], values: Mapping[str, Any], *, where: str 
     checked = {}
     for key, value in values.items():
         if key not in names:
-            nearest = difflib.get_close_matches(str(key), names, n=1, cutoff=0.4)
+            nearest = difflib.get_close_matches(str(key), names, n=1, cutoff=0.7)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; keys are {', '.join(names)}"
             raise ConfigError(f"{where}: unknown key {key!r}{hint}")
         checked[key] = _coerce(value, hints[key], f"{where}: {key}")

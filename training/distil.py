@@ -38,6 +38,7 @@ from data.soft_labels import (
     read_opinions,
 )
 from eval.provenance import versions
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, InputError, RoamError
 from roam.llm import LLMClient, ReplyCache, Unanswered
 from roam.llm.settings import parse_endpoint
@@ -169,7 +170,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m training.distil",
         description="Soft labels from several teachers, without duplicates and without labels that are probably wrong.",
         epilog="example: python -m training.distil candidates.jsonl --teacher qwen.jsonl --teacher pretrained "

@@ -7,7 +7,6 @@ small JSON a run in eval/results/experiments/; `python -m eval.experiments` make
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import hashlib
 import json
@@ -27,6 +26,7 @@ from eval.experiments_record import NAME, RESULTS, measured, write_run
 from eval.provenance import versions
 from eval.relation import evaluate
 from roam.adapters import read_card
+from roam.arguments import ArgumentParser
 from roam.errors import ConfigError, DataError, RoamError
 from roam.relation_model import TorchRelationModel
 from training.config import RelationConfig, from_mapping, load_config
@@ -225,7 +225,7 @@ def run_experiment(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m training.experiment",
         description="Train and measure one experiment (a folder of differences) and keep its result.",
         epilog="example: python -m training.experiment configs/experiments/minilm-rank64 --seed 0",

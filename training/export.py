@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from data.fusion import read_fusion
 from data.pairs import read_pairs
 from roam.adapters import CARD, AdapterCard, read_card, write_card
+from roam.arguments import ArgumentParser
 from roam.bases import content_hash, resolve_base
 from roam.errors import AdapterError, DataError, InputError, RoamError
 from roam.fusion.model import LoadedFuser, load_language_model
@@ -180,7 +181,7 @@ def export_merged(
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m training.export",
         description="Turn an adapter folder into a model that needs neither PEFT nor the base, and check that it "
         "answers the same. merged: a transformers folder; onnx, onnx-int8: a graph for ONNX Runtime (relation only).",

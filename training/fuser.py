@@ -7,7 +7,6 @@ versions, a learning curve and the adapter with its card; `--resume` goes on fro
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 
 from data.fusion import FusionExample
 from data.pairs import file_sha256
+from roam.arguments import ArgumentParser
 from roam.errors import RoamError, TrainingError
 from training.config import load_config
 from training.fuser_config import FuserConfig, fuser_precision
@@ -141,7 +141,7 @@ def train(config: FuserConfig, *, resume: bool = False) -> TrainedFuser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m training.fuser",
         description="Train the fuser adapter, which turns several timed texts and their relation into one view.",
         epilog="example: python -m training.fuser configs/fuser/smollm2.yaml epochs=2 out=runs/my-fuser",

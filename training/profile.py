@@ -8,7 +8,6 @@ given with --peak-tflops. The report names the hardware and the versions, since 
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.provenance import check_output, versions, write_json
+from roam.arguments import ArgumentParser
 from roam.errors import InputError, RoamError
 from training.batches import bucketed
 from training.config import RelationConfig, load_config
@@ -177,7 +177,7 @@ def figures(one: Measured, sizes: tuple[int, int], peak: float | None, *, traini
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and write the report; 2 on bad input."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m training.profile",
         description="Measure a recipe's throughput on this machine: pairs/s, tokens/s, padding, memory, MFU.",
         epilog="example: python -m training.profile configs/relation/gpu/modernbert-base.yaml --out profile.json",

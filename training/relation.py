@@ -6,7 +6,6 @@ versions, data hashes, a learning curve and the adapter with its card; `--resume
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -19,6 +18,7 @@ import numpy as np
 
 from data.held_out import refuse_test_rows
 from data.pairs import LabelledPair, file_sha256, iter_pairs, read_pairs
+from roam.arguments import ArgumentParser
 from roam.errors import DataError, RoamError
 from roam.relations import INDEX, RELATIONS
 from training.config import RelationConfig, load_config
@@ -199,7 +199,7 @@ def whole_model(trainer: Any, config: RelationConfig, adapter: Path) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m training.relation",
         description="Train the five-way relation adapter on labelled pairs.",
         epilog="examples: python -m training.relation configs/relation/minilm.yaml epochs=2 out=runs/mine; "

@@ -16,10 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from roam.cli_input import FactFile, collect_facts, read_content
+from roam.cli_input import SQLITE_HEADER, FactFile, collect_facts, read_content
 from roam.errors import DataError
 
-_HEADER = b"SQLite format 3\x00"
 _SQL = "SELECT id, memory_id, new_memory, event, created_at, updated_at FROM history ORDER BY rowid"
 SCOPES = ("user_id", "agent_id", "run_id")
 
@@ -42,7 +41,7 @@ def read_mem0(name: str, *, user: str | None = None) -> FactFile:
 def _is_sqlite(name: str) -> bool:
     try:
         with Path(name).open("rb") as file:
-            return file.read(len(_HEADER)) == _HEADER
+            return file.read(len(SQLITE_HEADER)) == SQLITE_HEADER
     except OSError:
         return False  # reading it as text says what is wrong
 

@@ -113,7 +113,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror or error}; make it with `roam key NAME --keys FILE`"
+        ) from error
     except ValueError as error:
         raise ConfigError(f"{path} is no key file ({error}): make one with `roam key NAME --keys FILE`") from error
     rows = document.get("keys") if isinstance(document, Mapping) and document.get("version") == VERSION else None
