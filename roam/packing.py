@@ -9,36 +9,37 @@ from roam.interfaces import Embedder
 from roam.records import Hit
 
 VIEW_SHARE = 0.25
-"""Share of the budget above which a view gives up the oldest values of its chains, as far as others need the room."""
+"""Share of the budget above which a view gives up history and details, as far as others need the room."""
 
 
 class Packer:
     """Fills a token budget with hits in rank order; the last one may be cut.
 
-    A value chain grows with every change and has its current value at the end, where a cut would take it. So a view
-    that needs more than `VIEW_SHARE` of the budget gives up the oldest values of its chains first, and gets them back,
-    best hit first, from what the other hits leave over.
+    A view grows with what is fused into it, and a value chain has its current value at the end, where a cut would take
+    it. So a view that needs more than `VIEW_SHARE` of the budget gives up the oldest values of its chains; where that
+    is not enough, its Primary's atomic text, which says what holds now, stands for it. Best hit first, views get back
+    what the other hits leave over.
     """
 
     def __init__(self, embedder: Embedder, budget: int) -> None:
         self._embedder, self._budget, self._used = embedder, budget, 0
         self._separator = embedder.count_tokens("\n")
         self._most = max(1, int(budget * VIEW_SHARE))
-        self._whole: dict[int, str] = {}
+        self._whole: dict[int, tuple[str, str]] = {}
         self.hits: list[Hit] = []
 
     def context(self) -> str:
         """The hits' texts, a line each."""
         return "\n".join(hit.text for hit in self.hits)
 
-    def add(self, hit: Hit) -> bool:
-        """Take a hit, shortened or cut if need be; False when the budget is full."""
+    def add(self, hit: Hit, atomic: str) -> bool:
+        """Take a hit, shortened or cut if need be; False when the budget is full. `atomic` is its Primary's text."""
         left = self._budget - self._used - (self._separator if self.hits else 0)
-        text = self._within(hit.text, min(self._most, left))
+        text = self._within(hit.text, atomic, min(self._most, left))
         tokens = self._embedder.count_tokens(text)
         if tokens <= left:
             if text != hit.text:
-                self._whole[len(self.hits)] = hit.text
+                self._whole[len(self.hits)] = hit.text, atomic
             self._append(hit, text, tokens)
             return True
         text = self._embedder.truncate(text, left) if left > 0 else ""
@@ -51,12 +52,12 @@ class Packer:
 
         A tokenizer may count a joined text as more than its parts.
         """
-        for place, whole in self._whole.items():
+        for place, (whole, atomic) in self._whole.items():
             hit = self.hits[place]
             room = self._budget - self._used + hit.tokens
-            text = self._within(whole, room)
+            text = self._within(whole, atomic, room)
             tokens = self._embedder.count_tokens(text)
-            if tokens <= room:
+            if hit.tokens < tokens <= room:
                 self._used += tokens - hit.tokens
                 self.hits[place] = replace(hit, text=text, tokens=tokens)
         while self.hits and self._embedder.count_tokens(self.context()) > self._budget:
@@ -65,13 +66,14 @@ class Packer:
             if text:
                 self.hits.append(replace(last, text=text, tokens=self._embedder.count_tokens(text)))
 
-    def _within(self, view: str, tokens: int) -> str:
-        """The view, its chains shortened as far as `tokens` asks for; leaving out one short value may save nothing."""
-        whole = self._embedder.count_tokens(view)
-        if whole <= tokens:
-            return view
-        short = shorten(view, lambda text: self._embedder.count_tokens(text) <= tokens)
-        return short if self._embedder.count_tokens(short) < whole else view
+    def _within(self, view: str, atomic: str, tokens: int) -> str:
+        """The fullest wording of a view that keeps to `tokens`, or the shortest when none does."""
+
+        def fits(text: str) -> bool:
+            return self._embedder.count_tokens(text) <= tokens
+
+        wordings = [view] if fits(view) else [view, shorten(view, fits), atomic]
+        return next(filter(fits, wordings), None) or min(wordings, key=self._embedder.count_tokens)
 
     def _append(self, hit: Hit, text: str, tokens: int) -> None:
         self._used += tokens + (self._separator if self.hits else 0)

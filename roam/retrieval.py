@@ -28,7 +28,7 @@ def search_views(
     """Rank one user's views (and Evidence on request) for a query and pack them into `budget` tokens.
 
     The context is the hits' texts joined by newlines and cut hard at the budget, as in the paper's appendix: the last
-    hit may be shortened. A hit that contributes no token is not returned. Long value chains give up their oldest values
+    hit may be shortened. A hit that contributes no token is not returned. Long views are told shorter
     first (`roam.packing`).
     """
     vector = embed(embedder, [query])[0]
@@ -39,16 +39,16 @@ def search_views(
         key=lambda entry: (-entry[0], entry[1]),
     )
     packer = Packer(embedder, budget)
-    for hit in _hits(store, user, ranked[:most]):
-        if not packer.add(hit):
+    for hit, atomic in _hits(store, user, ranked[:most]):
+        if not packer.add(hit, atomic):
             break
     packer.finish()
     context = packer.context()
     return SearchResult(query, context, tuple(packer.hits), budget, embedder.count_tokens(context))
 
 
-def _hits(store: Store, user: str, ranked: Sequence[tuple[float, int, VectorKind]]) -> Iterator[Hit]:
-    """Yield the hits of ranked vectors; they are read some at a time, since a budget takes few of them."""
+def _hits(store: Store, user: str, ranked: Sequence[tuple[float, int, VectorKind]]) -> Iterator[tuple[Hit, str]]:
+    """Yield hits and their atomic texts; they are read some at a time, since a budget takes few of them."""
     for start in range(0, len(ranked), _AT_ONCE):
         part = ranked[start : start + _AT_ONCE]
         placed = store.placed(user, [sequence for _, sequence, _ in part])
@@ -57,8 +57,9 @@ def _hits(store: Store, user: str, ranked: Sequence[tuple[float, int, VectorKind
             observation, view = placed[sequence]
             id, moment = observation.id, observation.observed_at
             if kind is VectorKind.EVIDENCE:
-                yield Hit(id, observation.text, score, (id,), moment, Role.EVIDENCE)
+                yield Hit(id, observation.text, score, (id,), moment, Role.EVIDENCE), observation.text
                 continue
             if view is None:
                 raise StoreError(f"{id!r} has a view vector but no view: run verify()")
-            yield Hit(id, view, score, tuple(member.id for member in members[id]), moment, Role.PRIMARY)
+            stands_for = tuple(member.id for member in members[id])
+            yield Hit(id, view, score, stands_for, moment, Role.PRIMARY), observation.text

@@ -16,10 +16,10 @@ WORDS = st.sampled_from(["Maya", "tea", "sails", "in", "Oslo", "12", "(current)"
 VIEWS = st.lists(WORDS, min_size=1, max_size=30).map(" ".join) | st.just(CHAIN)
 
 
-def pack(views: list[str], budget: int) -> list[str]:
+def pack(views: list[str], budget: int, atomic: str = "") -> list[str]:
     packer = Packer(EMBEDDER, budget)
     for number, view in enumerate(views):
-        if not packer.add(Hit(f"f{number}", view, 0.5, (f"f{number}",), None)):
+        if not packer.add(Hit(f"f{number}", view, 0.5, (f"f{number}",), None), atomic or view):
             break
     packer.finish()
     assert EMBEDDER.count_tokens(packer.context()) <= budget
@@ -50,6 +50,12 @@ def test_a_short_chain_is_not_made_longer_by_leaving_a_value_out() -> None:
 
 def test_the_first_view_shows_its_current_value_when_nothing_else_fits() -> None:
     assert pack([CHAIN], 28) == ["The user's tea: [8 earlier values in evidence] -> sort 9 (current, as of 2026-03-01)"]
+
+
+def test_the_atomic_text_stands_for_a_view_that_stays_too_long() -> None:
+    long = "Maya sails with her two sisters round the bay every summer weekend; she also rows on Mondays."
+    assert pack([long] * 9, 32, "Maya sails.")[:3] == ["Maya sails."] * 3
+    assert pack([long], 32, "Maya sails.") == [long]
 
 
 def test_plain_views_are_only_cut_at_the_end_of_the_budget() -> None:
