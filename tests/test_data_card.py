@@ -170,6 +170,7 @@ def test_check_needs_a_card(tmp_path: Path) -> None:
         stale(small_copy(tmp_path))
 
 
+@pytest.mark.slow
 def test_command_line_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check"]) == 0
     assert capsys.readouterr().out == ""

@@ -191,7 +191,8 @@ FAMILY = {
 
 
 def test_families(tmp_path: Path) -> None:
-    assert len(read_families(ROOT / "data" / "families.jsonl")) == 3294
+    path = ROOT / "data" / "families.jsonl"
+    assert len(read_families(path)) == len(path.read_text(encoding="utf-8").splitlines()) > 5000
     (family,) = read_families(write_lines(tmp_path / "f.jsonl", FAMILY))
     assert family.texts() == ("b", "e", "s", "g")
     assert list(family.slots()) == ["base", "eqv", "spec", "gen", "con", "near"]

@@ -187,6 +187,7 @@ def test_peers_are_compared_on_the_same_pairs(files: dict[str, Path], report: di
         relation.read_predictions(tmp_path / "short.jsonl", pairs(100))
 
 
+@pytest.mark.slow
 def test_default_training_pairs_share_no_text_with_the_test() -> None:
     families, _ = split_families(read_families(ROOT / "families.jsonl"))
     held = [LabelledPair("x", family.base, family.base, Relation.EQV, "x") for family in families[:50]]

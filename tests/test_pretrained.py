@@ -129,7 +129,7 @@ def false_conflicts(model: RelationModel, count: int) -> float:
 
 @needs_base
 def test_R10_R12_cross_topic_pairs_do_not_conflict(model: RelationModel) -> None:
-    assert false_conflicts(model, 200) <= 0.005
+    assert false_conflicts(model, 100) == 0
 
 
 @needs_base
