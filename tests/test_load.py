@@ -29,6 +29,7 @@ def load_test() -> ModuleType:
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 def test_many_clients_at_once_lose_nothing(load_test: ModuleType, tmp_path: Path) -> None:
     options = {"rate": 1e6, "burst": 10**6}
     app = make_app(tmp_path, **options)

@@ -139,6 +139,7 @@ def test_R10_R12_false_conflicts_of_a_thousand(model: RelationModel) -> None:
 
 
 @needs_base
+@pytest.mark.slow
 def test_R12_hard_independents_of_held_out_families_rarely_conflict(model: RelationModel) -> None:
     """Ten times fewer false conflicts than the 23 % of a check by similarity, on facts of the same topic."""
     pairs = near_pairs(split_families(read_families(FAMILIES))[1], 100, seed=0)
