@@ -296,20 +296,25 @@ def build(
     return summary
 
 
+def add_split_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of all programs that draw from the families: which file, and which of its families are dev."""
+    parser.add_argument("--families", type=Path, default=ROOT / "families.jsonl")
+    parser.add_argument("--split-seed", type=int, default=0,
+                        help="which families are dev; leave it when drawing more pairs")  # fmt: skip
+    parser.add_argument("--dev-share", type=float, default=DEV_SHARE)
+
+
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ArgumentParser(
         prog="python -m data.build",
         description="Derive training and dev pairs from the fact families.",
         epilog="example: python -m data.build --seed 0 --out data/derived",
     )
-    parser.add_argument("--families", type=Path, default=ROOT / "families.jsonl")
+    add_split_arguments(parser)
     parser.add_argument("--test", type=Path, nargs="*", default=list(TEST_FILES),
                         help="pair or fusion files whose texts must not be trained on")  # fmt: skip
     parser.add_argument("--out", type=Path, default=DERIVED)
     parser.add_argument("--seed", type=int, default=0, help="which pairs of the families are drawn")
-    parser.add_argument("--split-seed", type=int, default=0,
-                        help="which families are dev; leave it when drawing more pairs")  # fmt: skip
-    parser.add_argument("--dev-share", type=float, default=DEV_SHARE)
     parser.add_argument("--only", type=_pattern, default="", metavar="REGEX",
                         help="draw training pairs from families whose id starts so; all are split")  # fmt: skip
     parser.add_argument("--no-neighbours", action="store_true",

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from data.build import DERIVED, DEV_SHARE, ROOT, split_families
+from data.build import DERIVED, DEV_SHARE, ROOT, add_split_arguments, split_families
 from data.families import Family, read_families
 from data.fusion import FusionExample
 from data.fusion_rules import Shares, can_trail, derive, finish
@@ -117,13 +117,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         description="Derive fusion examples from the fact families, apart from the hand-written ones.",
         epilog="example: python -m data.fusion_build --seed 0 --out data/derived",
     )
-    parser.add_argument("--families", type=Path, default=ROOT / "families.jsonl")
+    add_split_arguments(parser)
     parser.add_argument("--held", type=Path, nargs="*", default=list(HELD),
                         help="pair or fusion files whose texts must not stand in an example")  # fmt: skip
     parser.add_argument("--out", type=Path, default=DERIVED)
     parser.add_argument("--seed", type=int, default=0, help="which facts are drawn, and their dates")
-    parser.add_argument("--split-seed", type=int, default=0, help="which families are dev; as in data.build")
-    parser.add_argument("--dev-share", type=float, default=DEV_SHARE)
     parser.add_argument("--limit", type=int, help="stop at this many examples")
     return parser.parse_args(argv)
 
