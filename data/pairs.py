@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 from data.rows import (
     CSV_SUFFIXES,
@@ -48,6 +49,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "old_time": ("old_time", "old_date"),
     "new_time": ("new_time", "new_date"),
     "probs": ("probs", "probabilities"),
+    "also": ("also",),
 }
 """Accepted keys of each field, lower case, the contract's own name first."""
 
@@ -63,8 +65,9 @@ class LabelledPair:
     """One ordered pair of facts about the same user and the relation of NEW to OLD.
 
     `group` is the persona or family that splits never cut. `probs` are a teacher's or annotators' probabilities by
-    relation. `old_time`, `new_time` are ISO 8601. `line` is where the pair stood in its file; it does not take part in
-    equality.
+    relation. `also` are relations that the label is not told apart from: entailment in one direction leaves open
+    whether a pair is NSO or EQV. `old_time`, `new_time` are ISO 8601. `line` is where the pair stood in its file; it
+    does not take part in equality.
     """
 
     id: str
@@ -77,6 +80,7 @@ class LabelledPair:
     old_time: str | None = None
     new_time: str | None = None
     probs: Mapping[Relation, float] | None = field(default=None, hash=False)
+    also: tuple[Relation, ...] = ()
     line: int | None = field(default=None, compare=False)
 
 
@@ -137,7 +141,7 @@ def scan_pairs(path: str | Path) -> tuple[list[LabelledPair], list[Problem]]:
         problems.extend(Problem(str(path), row.line, kind, message) for kind, message in faults)
         if pair is not None:
             pairs.append(pair)
-    return _fill_groups(pairs), sorted(problems, key=lambda problem: problem.line)
+    return with_groups(pairs), sorted(problems, key=lambda problem: problem.line)
 
 
 def write_pairs(path: str | Path, pairs: Iterable[LabelledPair]) -> None:
@@ -194,6 +198,11 @@ def _parse_row(row: Row, stem: str) -> tuple[LabelledPair | None, list[tuple[str
         probs = _parse_probs(values.get("probs"))
     except InputError as error:
         faults.append(("schema", str(error)))
+    also: tuple[Relation, ...] = ()
+    try:
+        also = _parse_also(values.get("also"), label)
+    except InputError as error:
+        faults.append(("label", str(error)))
     if faults or label is None:
         return None, faults
     pair = LabelledPair(
@@ -207,6 +216,7 @@ def _parse_row(row: Row, stem: str) -> tuple[LabelledPair | None, list[tuple[str
         old_time=optional["old_time"],
         new_time=optional["new_time"],
         probs=probs,
+        also=also,
         line=row.line,
     )
     return pair, []
@@ -250,7 +260,18 @@ def _parse_probs(value: object) -> dict[Relation, float] | None:
     return {relation: float(probs[relation]) for relation in RELATIONS}
 
 
-def _fill_groups(pairs: Sequence[LabelledPair]) -> list[LabelledPair]:
+def _parse_also(value: object, label: Relation | None) -> tuple[Relation, ...]:
+    """Relations beside the label: a list of names, or names with spaces between (CSV)."""
+    names = value.split() if isinstance(value, str) else [] if value is None else value
+    if not isinstance(names, Sequence):
+        raise InputError(f'also is a {type(value).__name__}: use a list of relations, such as ["EQV"]')
+    found = tuple(parse_relation(name) for name in names)
+    if len({*found, label}) != len(found) + 1:
+        raise InputError(f"also is {value!r}: name each relation once, and not the label")
+    return found
+
+
+def with_groups(pairs: Sequence[LabelledPair]) -> list[LabelledPair]:
     """Give pairs without a group the group of all such pairs that they share a text with, transitively."""
     parent: dict[str, str] = {}
 
@@ -284,11 +305,13 @@ def _record(pair: LabelledPair) -> dict[str, object]:
             record[name] = getattr(pair, name)
     if pair.probs is not None:
         record["probs"] = {relation.value: pair.probs[relation] for relation in RELATIONS}
+    if pair.also:
+        record["also"] = [relation.value for relation in pair.also]
     return record
 
 
 def _csv_text(records: Sequence[dict[str, object]], delimiter: str) -> str:
-    optional = ("domain", "source", "old_time", "new_time", "probs")
+    optional = ("domain", "source", "old_time", "new_time", "probs", "also")
     used = ["id", "old", "new", "label", "group", *(name for name in optional if any(name in r for r in records))]
     stream = io.StringIO(newline="")
     writer = csv.DictWriter(stream, used, delimiter=delimiter, restval="", lineterminator="\n")
@@ -296,5 +319,7 @@ def _csv_text(records: Sequence[dict[str, object]], delimiter: str) -> str:
     for record in records:
         if "probs" in record:
             record = {**record, "probs": json.dumps(record["probs"])}
+        if "also" in record:
+            record = {**record, "also": " ".join(map(str, cast(list[str], record["also"])))}
         writer.writerow(record)
     return stream.getvalue()

@@ -112,12 +112,19 @@ class TorchRelationModel(PairClassifier):
         `base` overrides where the base weights are looked for (a folder, say); their hash must still be the right one.
         Raises `AdapterError` or `BaseModelError`.
         """
+        loaded = cls.assemble(Path(folder), read_card(Path(folder)), base=base, device=device)
+        loaded.verify_probes(str(folder))
+        return loaded
+
+    @classmethod
+    def assemble(
+        cls, folder: Path, card: AdapterCard, *, base: str | Path | None = None, device: str | None = None
+    ) -> TorchRelationModel:
+        """The model of an adapter folder under `card`, its answers not yet verified: for what writes a card."""
         import torch
         from peft import PeftModel
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-        folder = Path(folder)
-        card = read_card(folder)
         if card.kind != "relation":
             raise AdapterError(f"{folder} is a {card.kind!r} adapter; a relation adapter is needed here")
         resolved = resolve_base(base or card.base, expected_hash=card.base_hash)
@@ -134,9 +141,7 @@ class TorchRelationModel(PairClassifier):
             model = PeftModel.from_pretrained(backbone, str(folder))
             if not card.quantisation:  # merged into 4-bit codes, it would answer otherwise than it was trained to
                 model = model.merge_and_unload().to(device)
-        loaded = cls(model, tokenizer, card)
-        loaded.verify_probes(str(folder))
-        return loaded
+        return cls(model, tokenizer, card)
 
     def network(self, features: Features) -> NDArray[np.float32]:
         """Logits of one padded batch, shape (batch, 5), columns in the order of the card's labels."""

@@ -59,17 +59,23 @@ def training_arguments(config: RelationConfig, folder: Path, steps: int, precisi
 
 
 class PairCollator:
-    """Pads a batch on the right, as the runtime does; `probs` and labels go along, lengths stay behind."""
+    """Pads a batch on the right, as the runtime does; labels, `probs` and `allowed` go along, lengths stay behind."""
 
     def __init__(self, tokenizer: Any, multiple: int) -> None:
         from transformers import DataCollatorWithPadding
 
         self._pad = DataCollatorWithPadding(tokenizer, pad_to_multiple_of=multiple if multiple > 1 else None)
-        self._inputs = {*tokenizer.model_input_names, "labels", "probs"}
+        self._inputs = {*tokenizer.model_input_names, "labels", "probs", "allowed"}
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         batch: dict[str, Any] = self._pad([{k: v for k, v in row.items() if k in self._inputs} for row in rows])
         return batch
+
+
+def marginal_loss(logits: Any, allowed: Any) -> Any:
+    """Mean of -log of the allowed relations' summed probability (learning with multiple labels, Jin and Ghahramani
+    2002); `allowed` is of shape (batch, 5), 1 for these. Where one alone is allowed it is the cross-entropy."""
+    return -(logits.float().log_softmax(-1) + allowed.log()).logsumexp(-1).mean()
 
 
 class PairTrainer(Trainer):
@@ -92,10 +98,13 @@ class PairTrainer(Trainer):
     ) -> Any:
         """Cross-entropy against labels, mixed with that against teachers' probabilities (Hinton et al. 2015, T = 1).
 
-        Pairs that no teacher judged have their label as probabilities, so both terms are of all pairs.
+        Pairs that no teacher judged have their label as probabilities, so both terms are of all pairs. Where labels
+        leave others open (`allowed`), the loss of a pair is `marginal_loss`.
         """
-        probs = inputs.pop("probs", None)
+        probs, allowed = inputs.pop("probs", None), inputs.pop("allowed", None)
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        if allowed is not None:
+            loss = marginal_loss(outputs.logits, allowed)
         if probs is not None:
             soft = -(probs * outputs.logits.float().log_softmax(-1)).sum(-1).mean()
             loss = (1 - self._recipe.soft_labels) * loss + self._recipe.soft_labels * soft

@@ -19,7 +19,7 @@ import numpy as np
 from data.held_out import refuse_test_rows
 from data.pairs import LabelledPair, file_sha256, iter_pairs, read_pairs
 from roam.arguments import ArgumentParser
-from roam.errors import DataError, RoamError
+from roam.errors import ConfigError, DataError, RoamError
 from roam.relations import INDEX, RELATIONS
 from training.config import RelationConfig, load_config
 from training.models import choose_precision, load_classifier
@@ -66,11 +66,15 @@ def encode(pairs: Sequence[LabelledPair], tokenizer: Any, max_length: int, *, so
     """A datasets.Dataset of token ids, labels and lengths, with `soft` of teachers' probabilities too."""
     from datasets import Dataset
 
-    return Dataset.from_dict(columns(pairs, tokenizer, max_length, soft=soft))
+    partial = any(pair.also for pair in pairs)
+    return Dataset.from_dict(columns(pairs, tokenizer, max_length, soft=soft, partial=partial))
 
 
-def columns(pairs: Sequence[LabelledPair], tokenizer: Any, max_length: int, *, soft: bool) -> dict[str, list[Any]]:
-    """Token ids, labels and lengths by name; with `soft` also probabilities, a label's own where a pair has none."""
+def columns(
+    pairs: Sequence[LabelledPair], tokenizer: Any, max_length: int, *, soft: bool, partial: bool
+) -> dict[str, list[Any]]:
+    """Token ids, labels and lengths by name; with `soft` also probabilities, a label's own where a pair has none; with
+    `partial` also `allowed`, 1 for the label and what it is not told apart from."""
     encoded = tokenizer(
         [pair.old for pair in pairs], [pair.new for pair in pairs], truncation="longest_first", max_length=max_length
     )
@@ -82,13 +86,25 @@ def columns(pairs: Sequence[LabelledPair], tokenizer: Any, max_length: int, *, s
         found["probs"] = [
             [pair.probs[relation] for relation in RELATIONS] if pair.probs else sure[pair.label] for pair in pairs
         ]
+    if partial:
+        found["allowed"] = [
+            [float(relation is pair.label or relation in pair.also) for relation in RELATIONS] for pair in pairs
+        ]
     return found
 
 
 def encoded_rows(pairs: Sequence[LabelledPair], tokenizer: Any, config: RelationConfig) -> list[dict[str, Any]]:
     """The same, one mapping a pair, as a stream yields them."""
-    found = columns(pairs, tokenizer, config.max_length, soft=config.soft_labels > 0)
+    check_smoothing(pairs, config)
+    partial = not config.label_smoothing
+    found = columns(pairs, tokenizer, config.max_length, soft=config.soft_labels > 0, partial=partial)
     return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+
+
+def check_smoothing(pairs: Sequence[LabelledPair], config: RelationConfig) -> None:
+    """`ConfigError` for smoothing where labels leave others open: it would push the mass onto one of them."""
+    if config.label_smoothing and any(pair.also for pair in pairs):
+        raise ConfigError(f"{config.train} has pairs with `also`: set label_smoothing=0, their labels are soft already")
 
 
 def macro_f1(logits: np.ndarray, labels: np.ndarray) -> float:
@@ -173,6 +189,7 @@ def build_trainer(
             batch=config.batch_size, seed=config.seed, held_out=frozenset(pair.group for pair in dev_pairs),
         )  # fmt: skip
     else:
+        check_smoothing(train_pairs, config)
         dataset = encode(train_pairs, tokenizer, config.max_length, soft=config.soft_labels > 0)
     trainer = PairTrainer(
         config, model=model, args=arguments, train_dataset=dataset,
