@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from roam.adapters import CARD
 from roam.errors import AdapterError
 from roam.interfaces import Fuser, RelationModel
 
 PRETRAINED = Path(__file__).parent / "pretrained"
+DEFAULT_ADAPTER = "accurate"
+"""Name of the shipped relation adapter that `pretrained` stands for: the cheapest that leaves unrelated facts alone."""
 SHIPPED_FUSER = PRETRAINED / "fuser"
 """Folder of the fuser adapter of this package; none is shipped while the rules write better views."""
 
@@ -24,12 +27,15 @@ class Manager:
 def adapter_folder(name: str | Path) -> Path:
     """Folder of `pretrained`, of a shipped adapter by name, or of any other adapter folder."""
     if str(name) == "pretrained":
-        return PRETRAINED / "relation"
+        return PRETRAINED / DEFAULT_ADAPTER
     if (PRETRAINED / str(name)).is_dir():
         return PRETRAINED / str(name)
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        raise AdapterError(f"no adapter folder {str(name)!r}: use 'pretrained' or a folder that training saved")
+        names = ", ".join(sorted(path.name for path in PRETRAINED.iterdir() if (path / CARD).is_file()))
+        raise AdapterError(
+            f"no adapter folder {str(name)!r}: use 'pretrained', one of {names}, or a folder that training saved"
+        )
     return folder
 
 

@@ -18,11 +18,11 @@ from roam.adapters import read_card
 from roam.bases import resolve_base
 from roam.embedders import DEFAULT_EMBEDDER, TransformerEmbedder
 from roam.interfaces import RelationModel
-from roam.managers import PRETRAINED, adapter_folder, load_manager
+from roam.managers import DEFAULT_ADAPTER, PRETRAINED, adapter_folder, load_manager
 from roam.records import Pair
 from roam.relations import INDEX, RELATIONS, Relation
 
-ADAPTER = PRETRAINED / "relation"
+ADAPTER = PRETRAINED / DEFAULT_ADAPTER
 pytestmark = [pytest.mark.integration]
 needs_base = pytest.mark.models(read_card(ADAPTER).base)
 # Two names that share a part look to the shipped adapter like two people.
