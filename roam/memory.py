@@ -102,10 +102,11 @@ class Memory(Timeline, Reviewing, Listing):
         Args:
             manager: "pretrained", an adapter folder, a manager (relation_model and fuser), or a relation model.
             embedder: the sentence encoder; None loads the default one. A store keeps to its first embedder.
-            fusion: "auto" for the shipped fuser adapter, or where none is shipped the rules; "deterministic" for the
-                rules, "manager" for the manager's own fuser, "off" for atomic texts as views (the paper's "w/o
-                Fusion"), an adapter folder or a fuser. A model is loaded at the first fusion. What it proposes is
-                checked, by this store's relation model too (`roam.fusion.guard`).
+            fusion: "auto" for the better of the next two (`roam.managers.AUTO_FUSION`); "deterministic" for the rules,
+                "pretrained" for the fuser adapter of a package that ships one, "manager" for the manager's own fuser,
+                "off" for atomic texts as views (the paper's "w/o Fusion"), an adapter folder or a fuser. A model is
+                loaded at the first fusion. What it proposes is checked, by this store's relation model too
+                (`roam.fusion.guard`).
             k: how many Primaries an observation is compared with.
             floor: least cosine (-1 to 1) between atomic texts for a pair to be compared at all; None takes the one
                 measured for the embedder (`roam.retrieval.MEASURED_FLOORS`), 0 for others.

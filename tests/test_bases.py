@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from roam import bases
-from roam.bases import BaseSpec, cache_dir, content_hash, ensure_base, find_spec, resolve_base
+from roam.bases import cache_dir, content_hash, ensure_base, find_spec, resolve_base
 from roam.errors import BaseModelError
+from roam.known_bases import BaseSpec
 
 TENSORS = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.ones(4, dtype=np.float32)}
 
@@ -104,3 +106,47 @@ def test_offline_environment_forbids_downloads(monkeypatch: pytest.MonkeyPatch) 
     assert not bases.offline()
     monkeypatch.setenv("ROAM_OFFLINE", "1")
     assert bases.offline()
+
+
+GGUF_SPEC = BaseSpec("packed", None, ("packed-model==1",), "", "MIT", 1.0, gguf=True)
+
+
+def test_a_gguf_base_is_dequantised_once_into_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "packed.Q4_1.gguf"
+    file.write_bytes(b"GGUF")
+    converted: list[Path] = []
+
+    def convert(source: Path, target: Path) -> None:
+        converted.append(source)
+        save_file(TENSORS, target / "model.safetensors")
+
+    monkeypatch.setattr("roam.gguf_weights.convert_gguf", convert)
+    assert bases._assemble(GGUF_SPEC, [tmp_path / "__init__.py"]) is None
+    made = bases._assemble(GGUF_SPEC, [tmp_path / "__init__.py", file])
+    assert made == cache_dir() / "bases" / "packed"
+    assert bases._installed(GGUF_SPEC) == made
+    assert converted == [file]
+    right = replace(GGUF_SPEC, content_hash=content_hash(made))
+    monkeypatch.setattr(bases, "KNOWN", (right,))
+    assert resolve_base("Packed").name == "packed"
+    monkeypatch.setattr(bases, "KNOWN", (replace(right, content_hash="0" * 64),))
+    with pytest.raises(BaseModelError, match=f"expected {'0' * 16}"):
+        resolve_base("packed")
+
+
+def test_a_conversion_that_fails_leaves_no_base_behind(tmp_path: Path) -> None:
+    file = tmp_path / "packed.gguf"
+    file.write_bytes(b"no model")
+    with pytest.raises(BaseModelError, match=r"pip install gguf|no readable GGUF file"):
+        bases._assemble(GGUF_SPEC, [file])
+    assert not (cache_dir() / "bases" / "packed").exists()
+    assert list((cache_dir() / "bases").iterdir()) == []
+
+
+def test_dequantised_weights_are_a_base_of_their_own() -> None:
+    spec = find_spec("smollm2-135m-instruct-q4_1")
+    assert spec is not None
+    assert spec.public_name == spec.name
+    assert find_spec("HuggingFaceTB/SmolLM2-135M-Instruct") is None
+    with pytest.raises(BaseModelError, match="or use the base SmolLM2-135M-Instruct-Q4_1"):
+        resolve_base("HuggingFaceTB/SmolLM2-135M-Instruct", download=False)

@@ -97,7 +97,7 @@ def test_views_of_a_batch_are_fused_in_few_calls_and_come_out_as_one_by_one() ->
 
 
 @pytest.mark.parametrize("fusion", ["auto", "deterministic"])
-def test_rules_write_the_views_where_no_fuser_is_shipped(fusion: str) -> None:
+def test_rules_write_the_views_by_default(fusion: str) -> None:
     with open_memory(fusion) as memory:
         memory.add_many(moves(1))
         assert views_of(memory) == ["Ada's home city: Ghent -> Lyon (current, as of 2021-01-01)"]

@@ -213,7 +213,10 @@ def test_resume_goes_on(run: Path, file: Path, decoder: Path, tmp_path: Path) ->
 def test_every_fuser_recipe_runs(path: Path, file: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     config = load_config(FuserConfig, path)
     base: Path = request.getfixturevalue("t5" if path.stem in T5_CONFIGS else "decoder")
-    small = replace(config, base=str(base), train=str(file), out=str(tmp_path), max_steps=2, batch_size=2)
+    small = replace(
+        config, base=str(base), train=str(file), more_train=(), more_share=(), out=str(tmp_path), max_steps=2,
+        batch_size=2,
+    )  # fmt: skip
     done = train(small)
     assert LoadedFuser.load(done.adapter).card.kind == "fuser"
 
@@ -260,6 +263,25 @@ def test_prompt_keeps_texts_apart() -> None:
     ]
     with pytest.raises(InputError, match="fuses nothing"):
         fusion_prompt(FusionRequest(inputs, Relation.IND))
+
+
+def test_variants_are_made_of_training_examples_alone(file: Path, tmp_path: Path) -> None:
+    plain, varied = (recipe(file, tmp_path, tmp_path, variants=count) for count in (0, 2))
+    (written, dev), (train_part, same_dev) = read_split(plain), read_split(varied)
+    assert same_dev == dev
+    assert train_part[: len(written)] == written
+    assert {example.id.split("-variant-")[0] for example in train_part} == {example.id for example in written}
+    assert len(train_part) == 3 * len(written)
+    assert read_split(varied)[0] == train_part
+
+
+def test_lora_stays_in_the_upper_layers(decoder: Path, tmp_path: Path) -> None:
+    upper, _, _ = load_trainable(recipe(decoder, decoder, tmp_path, lora_depth=0.5))
+    layers = {name.split(".layers.")[1].split(".")[0] for name, p in upper.named_parameters() if p.requires_grad}
+    total = upper.config.num_hidden_layers
+    assert layers == {str(number) for number in range(total // 2, total)}
+    with pytest.raises(TrainingError, match="matches no linear layer"):
+        load_trainable(recipe(decoder, decoder, tmp_path, lora_depth=0.5, lora_targets="nothing"))
 
 
 def test_split_is_by_id_and_checked(file: Path, tmp_path: Path) -> None:

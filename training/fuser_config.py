@@ -18,6 +18,7 @@ class FuserConfig:
     train: str = "data/fusion_train.jsonl"  # split into train and dev by a hash of the id
     more_train: tuple[str, ...] = ()  # further files, all of them for training, such as data/derived/fusion_train.jsonl
     more_share: tuple[float, ...] = ()  # share of the training examples from each of these files; () takes all of each
+    variants: int = 0  # seeded variants of each written training example: other dates, another subject
     dev_share: float = 0.1
     out: str = "runs/fuser"
     seed: int = 0
@@ -35,6 +36,7 @@ class FuserConfig:
     lora_alpha: int = 32
     lora_dropout: float = 0.0
     lora_targets: str = "all-linear"  # or a regular expression over module names
+    lora_depth: float = 1.0  # share of the layers that get LoRA, from the top; nothing flows back below them
     initial_adapter: str | None = None  # go on from this adapter's weights
     max_length: int = 512  # input and view together; longer examples are an error, not cut
     pad_token: str | None = None  # an existing token, other than EOS; None finds or adds one
@@ -56,9 +58,11 @@ class FuserConfig:
                 f"more_share is {list(self.more_share)} for {len(self.more_train)} files in more_train; give each file "
                 "a share above 0, all together below 1, such as more_share=[0.5]"
             )
+        if not 0 < self.lora_depth <= 1:
+            raise ConfigError(f"lora_depth is {self.lora_depth}; give a share above 0 and up to 1, such as 0.5")
         check_ranges(self, {
             "a number above 0": "epochs learning_rate",
-            "0 or more": "weight_decay",
+            "0 or more": "weight_decay variants",
             "1 or more": "max_train_examples max_dev_examples batch_size gradient_accumulation lora_rank lora_alpha "
                          "max_length evals_per_epoch log_every",
             "a share of at least 0 and below 1": "warmup lora_dropout",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data.fusion import FusionExample, read_fusion
+from data.fusion_vary import vary
 from data.held_out import refuse_test_rows
 from eval.fusion_report import request_of
 from roam.errors import DataError, TrainingError
@@ -37,6 +38,7 @@ def read_split(config: FuserConfig) -> tuple[list[FusionExample], list[FusionExa
     refuse_test_rows(config.train, written)
     dev = [example for example in written if in_dev(example.id, config.dev_share)]
     train = [example for example in written if not in_dev(example.id, config.dev_share)]
+    train += variants_of(train, config)
     train += further_examples(config, len(train))
     repeated = [name for name, count in Counter(example.id for example in (*train, *dev)).items() if count > 1]
     if repeated:
@@ -48,6 +50,16 @@ def read_split(config: FuserConfig) -> tuple[list[FusionExample], list[FusionExa
     if leaked:
         raise DataError(f"{len(leaked)} training examples repeat dev inputs (for example {leaked[:3]}); remove them")
     return subset(train, config.max_train_examples, config.seed), subset(dev, config.max_dev_examples, config.seed)
+
+
+def variants_of(examples: Sequence[FusionExample], config: FuserConfig) -> list[FusionExample]:
+    """`config.variants` seeded variants of each example; of training examples only, so that dev stays apart."""
+    rng = random.Random(config.seed)
+    return [
+        vary(example, rng, f"{example.id}-variant-{number}")
+        for number in range(1, config.variants + 1)
+        for example in examples
+    ]
 
 
 def further_examples(config: FuserConfig, written: int) -> list[FusionExample]:

@@ -6,13 +6,41 @@ generation runs on; a tokenizer that appends EOS to the prompt ends the view bef
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from roam.bases import ResolvedBase, resolve_base
+from roam.errors import TrainingError
 from roam.fusion.model import align_token_ids, load_language_model
 from training.fuser_config import FuserConfig
 from training.models import check_initial
 from training.tokens import check_prompt_is_open, set_padding
+
+_LAYER: Final = re.compile(r"\.(?:layers|block|h)\.(\d+)\.")
+
+
+def lora_modules(model: Any, config: FuserConfig) -> str | list[str]:
+    """The modules that get LoRA: what the recipe names, or of it those in the upper `lora_depth` of the layers."""
+    import torch
+
+    if config.lora_depth == 1:
+        return config.lora_targets
+    wanted = None if config.lora_targets == "all-linear" else re.compile(config.lora_targets)
+    first = round(model.config.num_hidden_layers * (1 - config.lora_depth))
+    found = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+        and (layer := _LAYER.search(name))
+        and int(layer[1]) >= first
+        and (wanted is None or wanted.fullmatch(name))
+    ]
+    if not found:
+        raise TrainingError(
+            f"lora_depth={config.lora_depth} with lora_targets={config.lora_targets!r} matches no linear layer of "
+            f"{type(model).__name__}; raise lora_depth or name other targets"
+        )
+    return found
 
 
 def load_trainable(config: FuserConfig) -> tuple[Any, Any, ResolvedBase]:
@@ -39,7 +67,7 @@ def load_trainable(config: FuserConfig) -> tuple[Any, Any, ResolvedBase]:
             model,
             LoraConfig(
                 task_type=task, r=config.lora_rank, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout,
-                target_modules=config.lora_targets,
+                target_modules=lora_modules(model, config),
             ),
         )  # fmt: skip
     # The folder a base was found in says nothing on another machine; its name does.

@@ -10,6 +10,7 @@ from roam.fusion.lexicon import (
     ADVERBS,
     COORDINATED,
     MODALS,
+    NAMES_LIKE_VERBS,
     NOT_VERBS,
     OWNED_VERBS,
     PAST,
@@ -22,7 +23,7 @@ from roam.fusion.lexicon import (
 _SUBJECT = re.compile(r"^(?P<subject>(?:[Tt]he )?[Uu]ser|I)\b(?!')\s+(?P<rest>.+)$")
 _FIRST_CONTRACTION = re.compile(r"^I['’](?P<verb>m|ve|d|ll)\s+(?P<rest>.+)$")
 _OWNED = re.compile(r"^(?P<owner>(?:[Tt]he )?[Uu]ser['’]s|[Mm]y|His|Her|Their)\s+(?P<rest>.+)$")
-_NAME_OWNED = re.compile(r"^(?P<owner>[A-Z][\w-]+['’]s?)\s+(?P<rest>[a-z0-9].*)$")
+_NAME_OWNED = re.compile(r"^(?P<owner>[A-Z][\w-]+['’]s?)\s+(?P<rest>(?:[a-z0-9]|[A-Z]\w*[A-Z0-9]).*)$")
 _NAME = re.compile(r"^(?P<subject>[A-Z][\w-]*[a-z](?: (?:[A-Z][\w-]*|(?:de|van|von|al|bin)))*)\s+(?P<rest>[a-z].*)$")
 
 
@@ -113,7 +114,7 @@ def read(text: str) -> Statement:
         noun, predicate = _split_owned(match["rest"])
         if predicate:
             return Statement(text, f"{match['owner']} {noun}", match["owner"], noun, predicate)
-    if not mentioned and (match := _NAME.match(text)) and is_verb(match["rest"]) and not is_verb(text.lower()):
+    if not mentioned and (match := _NAME.match(text)) and is_verb(match["rest"]) and _is_name(match["subject"]):
         name = match["subject"]
         return Statement(text, name, name + "'s", "", match["rest"])
     owner = "User's" if mentioned and mentioned[0] == "User" else "The user's"
@@ -148,6 +149,11 @@ def is_verb(text: str) -> bool:
         known = lower in PAST or lower in UNCHANGING or lower in PAST_BASE
         return known or (lower.endswith(("s", "ed")) and not lower.endswith(("ss", "'s", "us")) and len(lower) > 3)
     return False
+
+
+def _is_name(subject: str) -> bool:
+    """Whether a capitalised opening is a name: "Ines lives", and not the verb of a subjectless "Likes oats"."""
+    return subject.split(" ", 1)[0] in NAMES_LIKE_VERBS or not is_verb(subject.lower())
 
 
 def is_past(text: str) -> bool:

@@ -69,6 +69,15 @@ ADVERBS: Final = word_set(
     regularly generally normally no longer hardly even once strongly completely totally actually typically fully
     quite"""
 )
+NAMES_LIKE_VERBS: Final = word_set(
+    """Agnes Alexis Amos Anders Andreas Boris Carlos Charles Chris Curtis Dennis Dimitris Doris Elias Francis
+    Giorgos Gladys Hans Hermes Ines Inês Inés Iris James Jens Jonas Jules Klaas Lars Lewis Lois Louis Lucas
+    Luis Lukas Mads Mathias Matthias Morris Moses Nicholas Nicolas Niels Niklas Nikolas Nikos Nils Odysseas
+    Otis Phyllis Silas Thomas Tobias Tomas Travis Yannis Kostas Jared Ahmed Mohamed Mohammed Muhammad Alfred
+    Fred Ned Ted Waleed Rashed Hamed"""
+)
+"""Given names that end as a third-person or past verb does."""
+
 NOT_VERBS: Final = word_set("""always sometimes perhaps besides afterwards nowadays days its his this""")
 THIRD: Final = {"have": "has", "do": "does", "am": "is", "don't": "doesn't", "haven't": "hasn't", "go": "goes"}
 PAST_BASE: Final = frozenset(PAST.values()) | UNCHANGING | word_set("""been began bought came chose""")
