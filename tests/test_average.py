@@ -44,6 +44,7 @@ def test_the_average_is_the_mean_and_loads(adapters: tuple[Path, Path], tmp_path
     assert card.metrics["average of"] == [read_card(first).digest, read_card(second).digest]
     assert card.metrics["dev"]["pairs"] == 40
     TorchRelationModel.load(tmp_path / "mean")
+    assert f"mean of the weights of {read_card(first).digest} and" in (tmp_path / "mean" / "README.md").read_text()
     for bad in ([str(first)], [str(first), str(second), "--dev", "none.jsonl"], [str(first), str(tmp_path)]):
         assert average_main([*bad, "--out", str(tmp_path / "none"), *([] if "--dev" in bad else ["--dev", dev])]) == 2
     assert not (tmp_path / "none").exists()

@@ -35,6 +35,12 @@ def relation_metrics(
     return rounded
 
 
+def _origin(card: AdapterCard) -> str:
+    """The seed of a trained adapter, or the adapters that it is the average of."""
+    parts = card.metrics.get("average of")
+    return f"mean of the weights of {' and '.join(map(str, parts))}" if parts else f"seed {card.metrics.get('seed')}"
+
+
 def write_model_card(folder: Path, card: AdapterCard) -> None:
     """Write README.md from what `roam.json` holds."""
     names = ", ".join(f"`{name}` {digest[:16]}" for name, digest in card.data_hash.items())
@@ -45,7 +51,7 @@ def write_model_card(folder: Path, card: AdapterCard) -> None:
         "subsumed by new (OSN), new subsumed by old (NSO), conflict (CON). LoRA weights and head; the base comes from "
         "its own source and is checked by content hash.", "",
         f"- Base: `{card.base}` (content hash {card.base_hash[:16]})",
-        f"- Trained on: {names}; seed {card.metrics.get('seed')}",
+        f"- Trained on: {names}; {_origin(card)}",
         f"- Temperature: {card.temperature:.3f}; class biases "
         + (", ".join(f"{name} {value:+.2f}" for name, value in card.bias.items()) or "none")
         + f"; longest input {card.max_length} tokens",
