@@ -1,4 +1,4 @@
-"""What runs the relation model: ONNX Runtime on a processor, torch on a GPU, or what the caller asks for."""
+"""What runs the relation model: ONNX Runtime on a processor, torch in bf16 on a GPU, or what the caller asks for."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from roam.relation_model import PairClassifier, TorchRelationModel
 
 log = logging.getLogger(__name__)
 
-AUTO, TORCH = "auto", "torch"
-BACKENDS = (AUTO, TORCH, *PRECISIONS)
+AUTO, TORCH, BF16 = "auto", "torch", "torch-bf16"
+BACKENDS = (AUTO, TORCH, BF16, *PRECISIONS)
 ON_PROCESSOR = "onnx"
 """What "auto" runs on a processor: int8 once the shipped adapter's parity report keeps the limits of the export."""
 VARIABLE = "ROAM_BACKEND"
@@ -40,6 +40,8 @@ class Plan:
     @property
     def digest(self) -> str:
         """Digest of the model that this plan loads."""
+        if self.backend == BF16:
+            return f"{self.card.digest}-bf16"
         return self.card.digest if self.backend == TORCH else onnx_digest(self.card, self.backend)
 
 
@@ -67,7 +69,7 @@ def plan_backend(folder: Path, name: str | None = None) -> Plan:
     if wanted != AUTO:
         return Plan(card, wanted, "asked for")
     if gpu_available():
-        return Plan(card, TORCH, "there is a GPU")
+        return Plan(card, BF16, "there is a GPU")
     hindrance = onnx_hindrance(card)
     if hindrance:
         return Plan(card, TORCH, hindrance, expected=False)
@@ -81,19 +83,29 @@ def load_relation_model(folder: Path, *, base: str | Path | None = None, backend
     Raises `InputError`, `AdapterError`, `BaseModelError` or, for an ONNX backend that was asked for, `ExportError`.
     """
     plan = plan_backend(folder, backend)
-    if base is not None and plan.backend != TORCH:
+    if base is not None and plan.backend not in (TORCH, BF16):
         resolve_base(base, expected_hash=plan.card.base_hash)  # a kept graph would not look at it
     if (folder / MANIFEST).is_file():
         return OnnxRelationModel.load(folder)
-    if plan.backend != TORCH:
+    if plan.backend in PRECISIONS:
         try:
             return load_cached(folder, plan.backend, base=base)
         except ExportError as error:
             if requested_backend(backend) != AUTO:
                 raise
             plan = Plan(plan.card, TORCH, str(error), expected=False)
+    bf16 = plan.backend == BF16
+    if bf16 and requested_backend(backend) == AUTO and not fast_bf16():
+        bf16, plan = False, Plan(plan.card, TORCH, "the GPU has no arithmetic in bf16", expected=False)
     log.log(logging.INFO if plan.expected else logging.WARNING, "relation model on torch: %s", plan.reason)
-    return TorchRelationModel.load(folder, base=base)
+    return TorchRelationModel.load(folder, base=base, bf16=bf16)
+
+
+def fast_bf16() -> bool:
+    """Whether the GPU multiplies in bf16 itself (NVIDIA's from Ampere on); asked once torch is to be loaded anyway."""
+    import torch
+
+    return bool(torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False))
 
 
 def onnx_hindrance(card: AdapterCard) -> str:

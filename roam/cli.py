@@ -42,8 +42,8 @@ a first tour:
   roam relate "Has a dog." "Has a beagle named Otto."
 
 environment: ROAM_DB (store, default ./memory.db), ROAM_MANAGER (what --manager takes, default pretrained),
-ROAM_BACKEND (auto, torch, onnx, onnx-int8), ROAM_CACHE (base weights and ONNX models), OMP_NUM_THREADS (processors
-to use)
+ROAM_BACKEND (auto, torch, torch-bf16, onnx, onnx-int8), ROAM_CACHE (base weights and ONNX models), OMP_NUM_THREADS
+(processors to use)
 """
 
 
@@ -82,13 +82,14 @@ def _command(commands: Commands, name: str, help_text: str, example: str, *, sto
         parser.add_argument("--db", default=None, metavar="PATH", help="the store (default: $ROAM_DB or ./memory.db)")
     parser.add_argument(
         "--manager", default=None, metavar="NAME",
-        help="'pretrained', an adapter folder, 'prompted' (asks the LLM at $ROAM_LLM_URL) or 'served' (the adapter at "
-        "$ROAM_SERVED_RELATION); default: $ROAM_MANAGER or pretrained",
+        help="'pretrained', an adapter folder, 'prompted' (asks the LLM at $ROAM_LLM_URL), 'served' (the adapter at "
+        "$ROAM_SERVED_RELATION) or cascade:FAST,ACCURATE,MARGIN; default: $ROAM_MANAGER or pretrained",
     )  # fmt: skip
     parser.add_argument("--base", default=None, metavar="DIR", help="base weights, when not where the adapter says")
     parser.add_argument(
         "--backend", default=None, metavar="NAME",
-        help="torch, onnx, onnx-int8 or auto: ONNX on a processor, torch on a GPU (default: $ROAM_BACKEND or auto)",
+        help="torch, torch-bf16, onnx, onnx-int8 or auto: ONNX on a processor, torch-bf16 on a GPU (default: "
+        "$ROAM_BACKEND or auto)",
     )  # fmt: skip
     return parser
 
@@ -295,12 +296,16 @@ def memory_missing(path: str) -> bool:
 
 
 def _default_factory(args: argparse.Namespace) -> MemoryFactory:
+    load = _default_loader(args)
+
     def open_memory(path: str, *, reindex: bool = False) -> Memory:
         from roam.cli_manager import LazyRelationModel
         from roam.memory import Memory
 
         if args.manager in ("prompted", "served"):
             return Memory.open(path, manager=args.manager, fusion="manager", reindex=reindex)
+        if args.manager.startswith("cascade:"):  # two models: nothing is known of them before they are loaded
+            return Memory.open(path, manager=load().relation_model, reindex=reindex)
         model = LazyRelationModel(args.manager, base=args.base, backend=args.backend)
         return Memory.open(path, manager=model, reindex=reindex)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from roam.adapters import CARD
-from roam.errors import AdapterError
+from roam.errors import AdapterError, InputError
 from roam.interfaces import Fuser, RelationModel
 
 PRETRAINED = Path(__file__).parent / "pretrained"
@@ -48,10 +48,12 @@ def load_manager(
 ) -> Manager:
     """Load a relation adapter, or an exported model, with the deterministic fuser.
 
-    `backend` is "auto" (ONNX Runtime on a processor, torch on a GPU), "torch", "onnx" or "onnx-int8"; by default
-    what $ROAM_BACKEND says, else "auto". An ONNX model is built at its first use and kept in the cache.
+    `backend` is "auto" (ONNX Runtime on a processor, torch in bf16 on a GPU), "torch" (fp32), "torch-bf16", "onnx"
+    or "onnx-int8"; by default what $ROAM_BACKEND says, else "auto". An ONNX model is built at its first use and kept in
+    the cache.
     "prompted" asks the LLM at $ROAM_LLM_URL instead (`roam.prompted`), "served" the adapter in the server at
-    $ROAM_SERVED_RELATION (`roam.served`).
+    $ROAM_SERVED_RELATION (`roam.served`), "cascade:FAST,ACCURATE,MARGIN" a fast model before an accurate one
+    (`roam.cascade`).
     Raises `InputError`, `AdapterError`, `BaseModelError`, `ExportError` or `LLMError`.
     """
     if str(name) == "prompted":
@@ -65,6 +67,11 @@ def load_manager(
 
         return manager_from_environment()
     from roam.backends import load_relation_model
+    from roam.cascade import PREFIX, load_cascade
     from roam.fusion import DeterministicFuser
 
+    if str(name).startswith(PREFIX):
+        if backend is not None:
+            raise InputError(f"backend {backend!r} with {name!r}: name a backend for each model, as ADAPTER@BACKEND")
+        return Manager(load_cascade(str(name), base=base), DeterministicFuser())
     return Manager(load_relation_model(adapter_folder(name), base=base, backend=backend), DeterministicFuser())

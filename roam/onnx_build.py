@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import logging
 import shutil
 import warnings
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roam.adapters import CARD
 from roam.errors import ExportError
 from roam.onnx_model import (
+    BATCH_TOKENS,
     MODEL,
     TOKENIZER,
     OnnxManifest,
@@ -22,13 +25,16 @@ from roam.onnx_model import (
     file_hash,
     write_manifest,
 )
+from roam.onnx_prune import prune
 from roam.onnx_quantise import quantise
+from roam.pair_encoding import PairEncoder
 from roam.records import Pair
-from roam.relation_model import TorchRelationModel
+from roam.relation_model import TorchRelationModel, length_batches
 
 log = logging.getLogger(__name__)
 
 OPSET = 17
+CALIBRATION = Path(__file__).parent / "calibration.jsonl"
 FP32_BYTES = 4
 LARGEST_GRAPH = 2**31  # bytes: protobuf's limit
 LIBRARIES = ("torch", "transformers", "onnx", "onnxruntime")
@@ -58,13 +64,11 @@ def build(adapter: Path, plain: TorchRelationModel, folder: Path, precision: str
     probes = [Pair(probe.old, probe.new) for probe in plain.card.probes]
     with tqdm(total=3, desc=f"building {precision} (once)", disable=None, leave=False) as bar:
         export_graph(plain, folder / MODEL)
+        prune(folder / MODEL)
         inputs = graph_inputs(folder / MODEL)
         bar.update()
         if precision == "onnx-int8":
-            quantise(folder / MODEL, [
-                {name: ids for name, ids in plain.encoder.batch([one]).items() if name in inputs}
-                for one in plain.encoder.encode(probes)
-            ])  # fmt: skip
+            quantise(folder / MODEL, samples(plain.encoder, inputs))
         bar.update()
         shutil.copyfile(adapter / CARD, folder / CARD)
         (folder / TOKENIZER).write_text(plain.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
@@ -83,6 +87,18 @@ def build(adapter: Path, plain: TorchRelationModel, folder: Path, precision: str
             f"{gap:.3f}, allowed {PROBE_GAPS[precision]}): use another precision, or the torch backend"
         )
     return exported
+
+
+def samples(encoder: PairEncoder, inputs: Sequence[str]) -> list[dict[str, NDArray[np.int64]]]:
+    """Batches of the pairs in calibration.jsonl, which show what layers read; no answer to them is used.
+
+    They are pairs of the project's own fact families, from those that no adapter was trained on.
+    """
+    lines = CALIBRATION.read_text(encoding="utf-8").splitlines()
+    encoded = encoder.encode([Pair(**json.loads(line)) for line in lines])
+    batches = length_batches([len(one) for one in encoded], BATCH_TOKENS)
+    features = (encoder.batch([encoded[index] for index in batch]) for batch in batches)
+    return [{name: ids for name, ids in one.items() if name in inputs} for one in features]
 
 
 def export_graph(plain: TorchRelationModel, path: Path) -> None:

@@ -19,7 +19,7 @@ from roam.pair_encoding import Features, PairEncoder
 from roam.relation_model import PairClassifier
 
 MODEL, TOKENIZER, MANIFEST = "model.onnx", "tokenizer.json", "onnx.json"
-EXPORT_VERSION = 1
+EXPORT_VERSION = 2
 """Version of how graphs are made; a change of the graph or of its quantisation gets a new number."""
 PRECISIONS = ("onnx", "onnx-int8")
 BATCH_TOKENS = 1024  # activations of a batch of this size stay in a processor's cache; fuller ones are no faster

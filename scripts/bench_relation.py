@@ -37,6 +37,7 @@ from roam.relations import RELATIONS  # noqa: E402
 from training.export import export_merged  # noqa: E402
 
 PEER = "CrossEncoder.predict"
+WARM_UP = 10  # pairs
 Predict = Callable[[Sequence[Pair]], NDArray[np.float32]]
 
 
@@ -73,15 +74,17 @@ def loaders(adapter: Path, scratch: Path, swaps: bool) -> dict[str, Callable[[],
 
 
 def take_turns(systems: Mapping[str, Predict], pairs: Sequence[Pair], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each system's passes over `pairs`; one unmeasured pass each first."""
+    """Seconds of each system's passes over `pairs`; an unmeasured pass over the first ones before them."""
     from tqdm import tqdm
 
     seconds: dict[str, list[float]] = {name: [] for name in systems}
-    for name in tqdm([*systems] * (repeats + 1), desc=f"{len(pairs)} pairs", disable=None):
+    for predict in systems.values():
+        predict(pairs[:WARM_UP])
+    for name in tqdm([*systems] * repeats, desc=f"{len(pairs)} pairs", disable=None):
         started = time.perf_counter()
         systems[name](pairs)
         seconds[name].append(time.perf_counter() - started)
-    return {name: spent[1:] for name, spent in seconds.items()}
+    return seconds
 
 
 def rates(seconds: Mapping[str, Sequence[float]], pairs: int) -> dict[str, dict[str, float]]:

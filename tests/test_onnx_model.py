@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from data.pairs import write_pairs
-from roam import backends, onnx_build
+from roam import backends, onnx_build, relation_model
 from roam.adapters import read_card
 from roam.backends import gpu_available, load_relation_model, plan_backend
 from roam.cli import main as roam_main
@@ -112,6 +112,25 @@ def test_int8_answers_nearly_as_torch(any_adapter: Path) -> None:
     whole = [t for t in graph.initializer if t.data_type == onnx.TensorProto.INT8 and len(t.dims) == 2]
     assert len(whole) == 12  # six matrices in each of two layers
     assert {node.op_type for node in graph.node} >= {"MatMulIntegerToFloat", "QuantizeLinear"}
+
+
+def test_bf16_answers_nearly_as_fp32(any_adapter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = load_relation_model(any_adapter, backend="torch")
+    half = load_relation_model(any_adapter, backend="torch-bf16")
+    assert half.digest == plan_backend(any_adapter, "torch-bf16").digest == f"{plain.digest}-bf16"
+    gap = np.abs(half.predict_proba(PAIRS) - plain.predict_proba(PAIRS)).max()
+    assert 0 < gap < 0.1
+    monkeypatch.setattr(relation_model, "BF16_GAP", 0.0)
+    with pytest.raises(AdapterError, match="in bf16 probe pairs get other probabilities"):
+        load_relation_model(any_adapter, backend="torch-bf16")
+
+
+def test_an_old_gpu_runs_fp32_and_says_so(
+    adapter: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(backends, "gpu_available", lambda: True)
+    assert load_relation_model(adapter).digest == read_card(adapter).digest
+    assert "the GPU has no arithmetic in bf16" in caplog.text
 
 
 def test_a_pair_gets_the_same_answer_in_any_batch(any_adapter: Path) -> None:
@@ -239,14 +258,14 @@ def test_the_cached_path_needs_no_torch(adapter: Path, filled: list[str]) -> Non
 def test_backends_are_chosen_by_argument_variable_and_machine(adapter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan_backend(adapter).backend == "onnx-int8"
     monkeypatch.setattr(backends, "gpu_available", lambda: True)
-    assert (plan_backend(adapter).backend, plan_backend(adapter).expected) == ("torch", True)
+    assert (plan_backend(adapter).backend, plan_backend(adapter).expected) == ("torch-bf16", True)
     assert plan_backend(adapter, "onnx").backend == "onnx"
     monkeypatch.setenv("ROAM_BACKEND", "onnx-int8")
     assert plan_backend(adapter).backend == "onnx-int8"
     assert plan_backend(adapter, "torch").backend == "torch"
-    assert len({plan_backend(adapter, name).digest for name in ("torch", "onnx", "onnx-int8")}) == 3
+    assert len({plan_backend(adapter, name).digest for name in ("torch", "torch-bf16", "onnx", "onnx-int8")}) == 4
     monkeypatch.setenv("ROAM_BACKEND", "cuda")
-    with pytest.raises(InputError, match=r"backend 'cuda' does not exist; .* auto, torch, onnx, onnx-int8"):
+    with pytest.raises(InputError, match=r"backend 'cuda' does not exist; .* auto, torch, torch-bf16, onnx, onnx-int8"):
         plan_backend(adapter)
 
 

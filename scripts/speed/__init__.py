@@ -1,0 +1,1 @@
+"""Parts of `scripts/bench_speed.py`."""
