@@ -29,7 +29,7 @@ def prune(model: Path) -> int:
     if len(picks) != 1:
         return 0
     cone = _cone(graph, picks[0], constant)
-    narrowed = sum(node.op_type == "MatMul" for node in cone)
+    narrowed: int = sum(node.op_type == "MatMul" for node in cone)
     if not narrowed:
         return 0
     _narrow(graph, picks[0], cone, constant)
@@ -38,11 +38,13 @@ def prune(model: Path) -> int:
 
 
 def _constants(graph: Any) -> Mapping[str, tuple[int, ...]]:
-    """Shapes of initializers and of what Constant nodes hold."""
+    """Shapes of initializers, of what Constant nodes hold and of other names of them (equal tensors are kept once)."""
     found = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant":
             found[node.output[0]] = tuple(next(a.t.dims for a in node.attribute if a.name == "value"))
+        elif node.op_type == "Identity" and node.input[0] in found:
+            found[node.output[0]] = found[node.input[0]]
     return found
 
 

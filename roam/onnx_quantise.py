@@ -172,7 +172,7 @@ class _Layers:
             return nearest_levels(near, scales, levels), scales
         factors = 1 / form.smooth
         factors[form.far] = 0
-        products = seen.outer / np.float32(seen.count) * factors[:, None] * factors
+        products = np.asarray(seen.outer / seen.count * factors[:, None] * factors, dtype=np.float32)
         return compensated_levels(near, scales, levels, products), scales
 
     def replace_weights(self) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 DAMPING = 0.01
 """Share of the mean squared input that is added to each: few samples say little about some directions."""
-BLOCK = 128
+BLOCK = 32
 SMALLEST = 1e-8  # scale of a column that is all zero
 
 
@@ -19,7 +19,7 @@ def column_scales(matrix: Array, levels: int) -> Array:
 
 def nearest_levels(matrix: Array, scales: Array, levels: int) -> Array:
     """The nearest whole numbers, shape of `matrix`, in -levels..levels."""
-    return np.clip(np.rint(matrix / scales), -levels, levels).astype(np.float32)
+    return np.asarray(np.clip(np.rint(matrix / scales), -levels, levels), dtype=np.float32)
 
 
 def damped(products: Array) -> Array:

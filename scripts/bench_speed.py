@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -31,6 +32,8 @@ from roam.onnx_model import session_threads  # noqa: E402
 from scripts.speed.plan import TINY, Plan, Sizes  # noqa: E402
 from scripts.speed.report import levels, markdown, picture  # noqa: E402
 
+KEPT = ROOT / "scripts" / "speed" / "results"
+"""Where --keep puts the page, so that it comes with the project."""
 PARTS = ("start", "peers", "parity", "limit", "ingest", "training", "growth", "cascade", "episode")
 
 
@@ -83,6 +86,13 @@ def write(out: Path, results: Mapping[str, Any], kept: Mapping[str, str]) -> dic
     return report
 
 
+def keep(out: Path, folder: Path) -> None:
+    """Copy the report's three files to `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("speed.json", "speed.md", "speed.png"):
+        shutil.copyfile(out / name, folder / name)
+
+
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -91,6 +101,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the report")
     parser.add_argument("--parts", help=f"of {','.join(PARTS)}, parted by commas (default: all)")
     parser.add_argument("--again", action="store_true", help="measure parts anew that DIR holds already")
+    parser.add_argument("--keep", action="store_true", help=f"also copy the report to {KEPT.relative_to(ROOT)}")
     parser.add_argument("--tiny", action="store_true", help="smallest sizes: shows that all parts run, nothing more")
     parser.add_argument("--adapter", default="pretrained", help="'pretrained' or a folder (default: %(default)s)")
     parser.add_argument("--fast", help="an adapter on a smaller base, for the cascade")
@@ -128,6 +139,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 server_python=args.server_python, mem0_python=args.mem0_python,
             )  # fmt: skip
             measure(names, plan, out, kept, again=args.again)
+        if args.keep:
+            keep(out, KEPT)
     except RoamError as error:
         print(f"bench_speed: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

@@ -42,7 +42,9 @@ def test_the_page_says_which_levels_hold_and_what_is_missing(script: dict[str, A
     assert re.search(r"int8 against CrossEncoder.predict, batch of 640, times *\| *at least 4 *\| *3\.90 *\| *no", page)
     assert re.search(r"\| *10 *\| *onnx-int8 *\| *41\.0", page)
     assert "Not measured: start, parity, limit, ingest, training, cascade, growth, episode." in page
-    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+    script["keep"](tmp_path, tmp_path / "kept")
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["speed.json", "speed.md", "speed.png"]
+    assert (tmp_path / "kept" / "speed.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.unit
@@ -89,6 +91,7 @@ def test_bad_arguments(
 def test_all_parts_run_on_a_tiny_adapter(
     script: dict[str, Any], arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("sentence_transformers")
     monkeypatch.setenv("ROAM_CACHE", str(tmp_path / "cache"))
     adapter = save_adapter(tmp_path / "tiny", "bert", swap_margin=0.5, max_length=32)
     for name, count, seed in (("pairs", 40, 1), ("train", 80, 2)):

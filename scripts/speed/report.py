@@ -73,6 +73,7 @@ def markdown(results: Results, machine: Mapping[str, Any]) -> str:
         if results.get(name):
             lines += ["", *section(results[name])]
     missing = [name for name in (*SECTIONS, "episode") if not results.get(name)]
+    lines += ["", "![Rates, training curves and growth](speed.png)"]
     if missing:
         lines += ["", f"Not measured: {', '.join(missing)}."]
     return "\n".join(lines) + "\n"
