@@ -142,8 +142,8 @@ def best_form(seen: Seen, readers: Sequence[Array]) -> Form:
             form = Form(smooth, low, nothing)
             forms.append((_error(form, seen.rows, readers, exact), form))
             count = len(reach) // FAR
-            if low is None and count:
-                far = Form(smooth, None, np.sort(np.argsort(reach / smooth)[-count:]))
+            if count:
+                far = Form(smooth, low, np.sort(np.argsort(reach / smooth)[-count:]))
                 forms.append((_error(far, seen.rows, readers, exact) / FAR_GAIN, far))
     return min(forms, key=lambda entry: entry[0])[1]
 
