@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from data.pairs import write_pairs
+from scripts.speed import episode
+from scripts.speed.plan import TINY, Plan
 from tests.tiny import toy_pairs
 from tests.tiny_adapter import save_adapter
 
@@ -67,6 +71,30 @@ def test_a_part_that_is_there_is_not_measured_again(
     kept.write_text(json.dumps({**other, "of": {"adapter": "another", "size": "tiny"}}))
     assert main([*arguments, "--parts", "peers"]) == 0
     assert len(calls) == 3
+
+
+@pytest.mark.unit
+def test_the_episode_part_takes_its_figures_from_the_cost_report(
+    script: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = json.loads((ROOT / "eval" / "results" / "pretrained" / "overhead.json").read_text("utf-8"))
+    asked = []
+
+    def overhead(args: argparse.Namespace) -> dict[str, Any]:
+        asked.append(args)
+        return report
+
+    monkeypatch.setattr(episode, "overhead", overhead)
+    plan = Plan(adapter=tmp_path, pairs=tmp_path, train=tmp_path, parity=tmp_path, sizes=TINY, scratch=tmp_path)
+    assert episode.run(plan) is None
+    figures = episode.run(replace(plan, gguf=tmp_path / "small.gguf"))
+    assert (asked[0].managers, asked[0].gguf, asked[0].episodes) == ("roam,prompted", tmp_path / "small.gguf", 1)
+    levels = script["write"](tmp_path, {"episode": figures}, {})["levels"]
+    assert {level["what"] for level in levels} == {
+        "an episode by prompts against roam, times", "an episode by prompts against roam, batched, times",
+    }  # fmt: skip
+    costs = report["managers"]
+    assert levels[0]["measured"] == f"{costs['prompted']['seconds'] / costs['roam']['seconds']:.2f}"
 
 
 @pytest.mark.unit
