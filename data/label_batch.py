@@ -62,11 +62,13 @@ def _answer(candidate: Candidate, row: Any) -> tuple[str | None, str | None]:
     """(label, None), or (None, why there is none)."""
     if row is None:
         return None, "not answered"
-    response = row.get("response") or {}
-    if row.get("error") or response.get("status_code") != 200:
-        return None, f"error: {row.get('error') or response.get('status_code')}"
+    response = row.get("response")
+    if row.get("error"):
+        return None, f"error: {row['error']}"
     try:
-        text = response["body"]["choices"][0]["message"]["content"] or ""
+        if response["status_code"] != 200:
+            return None, f"error: {response['status_code']}"
+        text = str(response["body"]["choices"][0]["message"]["content"] or "")
         return str(relation_question(Pair(candidate.old, candidate.new)).parse(text)), None
     except (KeyError, IndexError, TypeError) as error:
         return None, f"no completion in the response ({type(error).__name__})"
@@ -90,7 +92,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     read.add_argument("answers", type=Path, help="what the batch run wrote")
     for command in (write, read):
         command.add_argument("--out", type=Path, required=True, help="file to write")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.command == "write" and not args.model.strip():
+        parser.error("--model is empty: give the model's name as the server knows it")
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -27,21 +27,21 @@ def versions() -> dict[str, str]:
     return found
 
 
-def check_output(path: str | Path, *, file: bool = False) -> None:
+def check_output(path: str | Path, *, file: bool = False, name: str = "--out") -> None:
     """`InputError` unless `path` is, or can become, a folder (or with `file` a file) to write in. Creates nothing.
 
     Programs ask this before they load models: what they find could not be kept.
     """
     given = Path(path).absolute()
     if file and given.is_dir():
-        raise InputError(f"--out {path} is a folder; give a file")
+        raise InputError(f"{name} {path} is a folder; give a file")
     there = given.parent if file else next(place for place in (given, *given.parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
         what = "file in a folder that is there and can be written" if file else "folder that can be written"
-        raise InputError(f"--out {path}: {error.strerror}; give a {what}") from error
+        raise InputError(f"{name} {path}: {error.strerror}; give a {what}") from error
 
 
 def output_folder(path: str | Path) -> Path:

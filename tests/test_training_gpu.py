@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from data.pairs import iter_pairs, read_pairs, write_pairs
 from eval.relation import main as evaluate_main
@@ -28,7 +31,9 @@ from training.batches import BucketSampler, bucketed
 from training.config import RelationConfig, load_config
 from training.export import main as export_main
 from training.models import choose_precision, load_classifier, loading_options
+from training.profile import Sizes, flops_per_token, peak_of, sizes_of
 from training.relation import train
+from training.run_folder import open_run
 from training.streaming import rows
 
 ROOT = Path(__file__).parent.parent
@@ -342,62 +347,120 @@ def test_a_streamed_run_learns_from_all_of_the_file(qwen: Path, files: Path, tmp
 # Several processes -------------------------------------------------------------------------------------------------
 
 
-def launch(processes: int, config: Path, *overrides: str) -> None:
-    """A run under `accelerate launch` on the processor, with gloo between the processes."""
+def launch(config: Path, *arguments: str, fsdp: Path | None = None, processes: int = 2) -> None:
+    """A run under `accelerate launch` on the processor, with gloo between the processes; `fsdp`: its config."""
+    program = ["-m", "training.relation"] if fsdp is None else [str(ROOT / "tests" / "fsdp_on_processors.py")]
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
-               str(ROOT / "configs" / "accelerate" / "cpu.yaml"), "--num_processes", str(processes),
-               "--num_cpu_threads_per_process", "1", "-m", "training.relation", str(config), *overrides]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+               str(fsdp or ROOT / "configs" / "accelerate" / "cpu.yaml"), "--num_processes", str(processes),
+               "--num_cpu_threads_per_process", "1", *program, str(config), *arguments]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, env=environment)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
-@pytest.mark.slow
-def test_two_processes_train_as_one_does_and_one_goes_on_from_two(files: Path, tmp_path: Path) -> None:
+def gap(one: Path, other: Path) -> float:
+    """Largest difference between the adapters' weights of two runs."""
     from safetensors.numpy import load_file
 
+    found = [load_file(str(run / "adapter" / "adapter_model.safetensors")) for run in (one, other)]
+    assert found[0].keys() == found[1].keys()
+    return max(float(np.abs(found[0][key] - found[1][key]).max()) for key in found[0])
+
+
+def losses(run: Path) -> list[float]:
+    rows = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in rows if "loss" in row]
+
+
+def half(run: Path, copy: Path) -> Path:
+    """A copy of a run of four steps as if it had been stopped after two."""
+    shutil.copytree(run, copy)
+    shutil.rmtree(copy / "checkpoints" / "checkpoint-4")
+    shutil.rmtree(copy / "adapter")
+    return copy
+
+
+@pytest.fixture
+def four_steps(files: Path, tmp_path: Path) -> RelationConfig:
+    """A recipe of four steps with a checkpoint after two; done by one process, and written down."""
     from training.config import to_yaml
 
     base = save_base(tmp_path / "base", "modernbert")
     recipe = small(
         RelationConfig(batching="buckets", dropout=0.0), base, files, tmp_path / "one", max_steps=4, evals_per_epoch=2
     )
-    path = tmp_path / "recipe.yaml"
-    path.write_text(to_yaml(recipe))
+    (tmp_path / "recipe.yaml").write_text(to_yaml(recipe))
     train(recipe)
-    launch(2, path, f"out={tmp_path / 'two'}")
-    one, two = (load_file(str(tmp_path / name / "adapter" / "adapter_model.safetensors")) for name in ("one", "two"))
-    assert one.keys() == two.keys()
-    assert max(float(np.abs(one[key] - two[key]).max()) for key in one) < 1e-3
-    curves = [[json.loads(line) for line in (tmp_path / name / "history.jsonl").read_text().splitlines()]
-              for name in ("one", "two")]  # fmt: skip
-    losses = [[row["loss"] for row in curve if "loss" in row] for curve in curves]
-    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
-    # Two processes began it, one goes on: the last checkpoint is taken away and made again.
-    shutil.rmtree(tmp_path / "two" / "checkpoints" / "checkpoint-4")
-    train(replace(recipe, out=str(tmp_path / "two")), resume=True)
-    again = load_file(str(tmp_path / "two" / "adapter" / "adapter_model.safetensors"))
-    assert max(float(np.abs(one[key] - again[key]).max()) for key in one) < 1e-3
+    return recipe
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_does_and_each_goes_on_from_the_other(
+    four_steps: RelationConfig, tmp_path: Path
+) -> None:
+    one, two, recipe = tmp_path / "one", tmp_path / "two", tmp_path / "recipe.yaml"
+    launch(recipe, f"out={two}")
+    assert gap(one, two) < 1e-3
+    assert losses(one) == pytest.approx(losses(two), abs=1e-3)
+    fewer = half(two, tmp_path / "fewer")
+    train(replace(four_steps, out=str(fewer)), resume=True)
+    more = half(one, tmp_path / "more")
+    launch(recipe, f"out={more}", "--resume")
+    for run in (fewer, more):
+        assert gap(one, run) < 1e-3
+        assert losses(run) == pytest.approx(losses(one), abs=1e-3)
+
+
+@pytest.mark.slow
+def test_fsdp_trains_as_one_process_does(four_steps: RelationConfig, tmp_path: Path) -> None:
+    """The shipped config, but between processors: weights are shared out, gathered, saved, read back, and resumed by
+    another number of processes."""
+    one, two, recipe = tmp_path / "one", tmp_path / "two", tmp_path / "recipe.yaml"
+    settings = yaml.safe_load((ROOT / "configs" / "accelerate" / "fsdp.yaml").read_text())
+    config = tmp_path / "fsdp.yaml"
+    config.write_text(yaml.safe_dump(settings | {"use_cpu": True}))
+    launch(recipe, f"out={two}", fsdp=config)
+    assert gap(one, two) < 1e-3
+    assert losses(one) == pytest.approx(losses(two), abs=1e-3)
+    here = TorchRelationModel.load(one / "adapter").predict_logits(PAIRS)
+    assert np.abs(here - elsewhere(two / "adapter")).max() < 1e-3
+    fewer = half(two, tmp_path / "fewer")
+    with pytest.raises(TrainingError, match="was written under FSDP"):
+        train(replace(four_steps, out=str(fewer)), resume=True)
+    launch(recipe, f"out={fewer}", "--resume", fsdp=config, processes=1)
+    assert gap(one, fewer) < 1e-3
 
 
 @pytest.mark.slow
 def test_two_processes_share_a_stream(files: Path, tmp_path: Path) -> None:
-    from safetensors.numpy import load_file
-
     from training.config import to_yaml
 
     base = save_base(tmp_path / "base", "modernbert")
     recipe = small(RelationConfig(streaming=True, stream_buffer=16, dropout=0.0), base, files, tmp_path / "one",
-                   max_steps=3)  # fmt: skip
+                   max_steps=4, evals_per_epoch=2)  # fmt: skip
     (tmp_path / "recipe.yaml").write_text(to_yaml(recipe))
     train(recipe)
-    launch(2, tmp_path / "recipe.yaml", f"out={tmp_path / 'two'}")
-    one, two = (load_file(str(tmp_path / name / "adapter" / "adapter_model.safetensors")) for name in ("one", "two"))
-    assert max(float(np.abs(one[key] - two[key]).max()) for key in one) < 1e-3
+    launch(tmp_path / "recipe.yaml", f"out={tmp_path / 'two'}")
+    assert gap(tmp_path / "one", tmp_path / "two") < 1e-3
+    again = half(tmp_path / "two", tmp_path / "again")
+    train(replace(recipe, out=str(again)), resume=True)  # goes on where the stream was
+    assert gap(tmp_path / "one", again) < 1e-3
+
+
+@pytest.mark.unit
+def test_checkpoints_of_fsdp_and_of_one_process_are_told_apart(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoints" / "checkpoint-2"
+    checkpoint.mkdir(parents=True)
+    with pytest.raises(TrainingError, match="not written under FSDP"):
+        open_run(tmp_path, RelationConfig(), {}, resume=True, sharded=True)
+    (checkpoint / "pytorch_model_fsdp.bin").touch()
+    with pytest.raises(TrainingError, match="was written under FSDP"):
+        open_run(tmp_path, RelationConfig(), {}, resume=True)
 
 
 @pytest.mark.integration
 def test_parts_of_a_sharded_model_are_gathered(qwen: Path, tmp_path: Path) -> None:
-    """FSDP itself needs GPUs; what follows it does not: saved by all, loaded in one piece by the first process."""
+    """What follows FSDP: saved by all, loaded in one piece by the first process."""
     from tests.tiny_adapter import randomise
     from training.relation import whole_model
 
@@ -431,16 +494,20 @@ def test_accelerate_reads_the_launch_configs(name: str, kind: str) -> None:
 
 
 @pytest.mark.unit
-def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from training.pair_trainer import training_arguments
-
+def test_what_processes_cannot_share_is_refused(
+    files: Path, qwen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(RelationConfig(), qwen, files, tmp_path / "run")
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(ConfigError, match="3 processes can't share it"):
-        training_arguments(RelationConfig(batch_size=8, device="cpu"), tmp_path, 4, "fp32")
+        train(config)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(ConfigError, match="can't share out 4-bit weights"):
-        training_arguments(RelationConfig(quantisation="nf4", device="cpu"), tmp_path, 4, "fp32")
+        train(replace(config, quantisation="nf4"))
+    with pytest.raises(ConfigError, match="accelerate runs DDP in its place"):
+        train(config)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.unit
@@ -483,11 +550,26 @@ def test_profile_measures_the_recipe(qwen: Path, files: Path, tmp_path: Path) ->
 
 @pytest.mark.unit
 def test_mfu_knows_its_device_or_says_nothing() -> None:
-    from training.profile import flops_per_token, peak_of
-
     assert peak_of("NVIDIA L40S", None) == 362.0  # not the L4's
     assert peak_of("NVIDIA H200", None) == 989.0
     assert peak_of("a toaster", None) is None
     assert peak_of("NVIDIA H200", 500.0) == 500.0
-    assert flops_per_token(100, 10, training=False) == 200
-    assert flops_per_token(100, 10, training=True) == 420
+    sizes = Sizes(total=150, trained=10, multiplied=100, passed=60)
+    assert flops_per_token(sizes, training=False) == 200
+    assert flops_per_token(sizes, training=True) == 340
+
+
+@pytest.mark.unit
+def test_flops_are_of_what_is_multiplied(qwen: Path) -> None:
+    def sizes(**changes: Any) -> Sizes:
+        config = RelationConfig(base=str(qwen), device="cpu", **changes)
+        return sizes_of(load_classifier(config)[0], config)
+
+    lora, probe, upper = sizes(), sizes(adapt="head"), sizes(lora_first_layer=1)
+    assert lora.total - lora.multiplied == 260 * 32  # the table of tokens
+    assert lora.passed == lora.multiplied
+    assert probe.passed == probe.trained == 5 * 32  # no gradient goes through a frozen base
+    assert probe.trained < upper.trained < lora.trained
+    assert probe.passed < upper.passed < lora.passed
+    if importlib.util.find_spec("bitsandbytes"):
+        assert sizes(quantisation="nf4") == lora

@@ -23,6 +23,7 @@ RANGES: Mapping[str, Callable[[float], bool]] = {
     "a number above 0": lambda value: 0 < value < math.inf,
     "0 or more": lambda value: 0 <= value < math.inf,
     "1 or more": lambda value: 1 <= value < math.inf,
+    "8 or more": lambda value: 8 <= value < math.inf,
     "a share of at least 0 and below 1": lambda value: 0 <= value < 1,
 }
 
@@ -34,6 +35,18 @@ def check_ranges(config: object, names: Mapping[str, str]) -> None:
             value = getattr(config, key)
             if value is not None and not RANGES[wanted](value):
                 raise ConfigError(f"{key} is {value}; give {wanted}")
+
+
+def check_run(config: Any) -> None:
+    """Raise `ConfigError` for a seed that numpy refuses, a limit of no steps, and targets that are no pattern."""
+    if not 0 <= config.seed < 2**32:
+        raise ConfigError(f"seed is {config.seed}; give 0 to {2**32 - 1}")
+    if config.max_steps < 1 and config.max_steps != -1:
+        raise ConfigError(f"max_steps is {config.max_steps}; give 1 or more, or -1 for no limit")
+    try:
+        re.compile(config.lora_targets)
+    except re.error as error:
+        raise ConfigError(f"lora_targets is {config.lora_targets!r}, no regular expression: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -87,11 +100,13 @@ class RelationConfig:
     false_merge_cost: float = 4.0  # cost of a false EQV/OSN/NSO/CON against 1 for a missed one
 
     def __post_init__(self) -> None:
+        check_run(self)
         check_ranges(self, {
             "a number above 0": "epochs learning_rate",
             "0 or more": "workers weight_decay lora_first_layer collapse_after swap_margin false_merge_cost",
             "1 or more": "max_train_pairs max_dev_pairs batch_size gradient_accumulation lora_rank lora_alpha "
-                         "max_length evals_per_epoch eval_pairs log_every stream_buffer pad_multiple",
+                         "evals_per_epoch eval_pairs log_every stream_buffer pad_multiple",
+            "8 or more": "max_length",  # two texts and what stands around them
             "a share of at least 0 and below 1": "warmup label_smoothing lora_dropout dropout",
         })  # fmt: skip
         if not 0 <= self.soft_labels <= 1:
@@ -106,10 +121,6 @@ class RelationConfig:
             )
         if self.adapt == "head" and self.initial_adapter:
             raise ConfigError("adapt=head starts from the frozen base: leave initial_adapter out")
-        try:
-            re.compile(self.lora_targets)
-        except re.error as error:
-            raise ConfigError(f"lora_targets is {self.lora_targets!r}, no regular expression: {error}") from None
 
 
 class _StrictLoader(yaml.SafeLoader):

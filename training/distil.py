@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data.confident import confident_joint, group_folds, lexical_probabilities, suspected
+from data.held_out import refuse_test_rows
 from data.label import label_all, per_class, read_candidates
 from data.label_sets import is_complete, split_personas
 from data.pairs import LabelledPair, file_sha256, write_pairs
@@ -45,7 +47,7 @@ from roam.llm.settings import parse_endpoint
 from roam.managers import adapter_folder
 from roam.prompted.relation_model import PromptedRelationModel
 from roam.records import Pair
-from roam.relations import INDEX, RELATIONS
+from roam.relations import INDEX, RELATIONS, Relation
 from roam.writing import write_lines
 from training.config import RelationConfig, load_config
 from training.distil_card import write_card_files
@@ -125,6 +127,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Label, merge, filter and split as the arguments say; returns what card.json says."""
     given = read_candidates(args.candidates)
     found = deduplicate(given)
+    refuse_test_rows(args.candidates, [LabelledPair(c.id, c.old, c.new, Relation.IND, c.group) for c in found.kept])
+    student = None if args.student == "lexical" else load_config(RelationConfig, args.student)  # before teachers cost
     weights = dict(zip(args.teacher, args.weight or [1.0] * len(args.teacher), strict=True))
     args.out.mkdir(parents=True, exist_ok=True)
     teachers = {name: ask(name, found.kept, args.out) for name in args.teacher}
@@ -133,10 +137,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if not is_complete(merged.pairs):
         absent = sorted({str(relation) for relation in RELATIONS} - {str(pair.label) for pair in merged.pairs})
         raise DataError(f"no pair of {', '.join(absent)} is left: label more candidates, or lower --least")
-    if args.student == "lexical":
+    if student is None:
         probabilities = lexical_probabilities(merged.pairs, args.folds, args.seed)
     else:
-        probabilities = crossfitted(merged.pairs, load_config(RelationConfig, args.student), args.folds, args.seed)
+        probabilities = crossfitted(merged.pairs, student, args.folds, args.seed)
     labels = columns_of(merged.pairs)
     wrong = suspected(labels, probabilities) if args.filter else np.zeros(len(labels), dtype=bool)
     kept = [pair for pair, out in zip(merged.pairs, wrong, strict=True) if not out]
@@ -192,7 +196,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if len(set(args.teacher)) != len(args.teacher):
         parser.error("a teacher is there twice: give it a --weight instead")
-    if args.weight is not None and (len(args.weight) != len(args.teacher) or min(args.weight) <= 0):
+    if not all(name.strip() for name in args.teacher):
+        parser.error("a --teacher is empty: give MODEL@URL, an adapter folder, 'pretrained', or a file of opinions")
+    if args.weight is not None and not (
+        len(args.weight) == len(args.teacher) and all(0 < weight < math.inf for weight in args.weight)
+    ):
         parser.error(f"{len(args.weight)} weights for {len(args.teacher)} teachers: give each one, above 0")
     if not 0 <= args.least <= 1 or not 0 < args.dev_share < 1 or args.folds < 2:
         parser.error("--least lies in 0..1, --dev-share between them, and --folds is 2 or more")

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from data.fusion import read_fusion
 from data.pairs import read_pairs
+from eval.provenance import check_output
 from roam.adapters import CARD, AdapterCard, read_card, write_card
 from roam.arguments import ArgumentParser
 from roam.bases import content_hash, resolve_base
@@ -210,6 +211,7 @@ def export(args: argparse.Namespace) -> Parity | OnnxParity:
     for option, value in (("--least-agreement", args.least_agreement), ("--most-f1-loss", args.most_f1_loss)):
         if value is not None and not 0 <= value <= 100:
             raise InputError(f"{option} {value} is not between 0 and 100")
+    check_output(args.out)
     adapter = args.adapter / "adapter" if (args.adapter / "adapter" / CARD).is_file() else args.adapter
     if args.format == "merged":
         return export_merged(adapter, args.out, pairs=args.pairs, base=args.base, allow_quantised=args.allow_quantised)

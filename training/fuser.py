@@ -17,6 +17,7 @@ from typing import Any
 
 from data.fusion import FusionExample
 from data.pairs import file_sha256
+from eval.provenance import check_output
 from roam.arguments import ArgumentParser
 from roam.errors import RoamError, TrainingError
 from training.config import load_config
@@ -116,6 +117,7 @@ def train(config: FuserConfig, *, resume: bool = False) -> TrainedFuser:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise TrainingError("a fuser is trained by one process: start it without accelerate launch")
     folder = Path(config.out)
+    check_output(folder, name="out")
     train_examples, dev_examples = read_split(config)
     set_seed(config.seed)
     model, tokenizer, base = load_trainable(config)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from roam.errors import ConfigError
-from training.config import RelationConfig, check_ranges
+from training.config import RelationConfig, check_ranges, check_run
 from training.models import choose_precision
 
 
@@ -47,6 +47,7 @@ class FuserConfig:
     log_every: int = 10  # steps
 
     def __post_init__(self) -> None:
+        check_run(self)
         if not 0 < self.dev_share < 1:
             raise ConfigError(f"dev_share is {self.dev_share}; give a share between 0 and 1, such as 0.1")
         if self.more_share and (

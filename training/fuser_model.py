@@ -43,6 +43,19 @@ def lora_modules(model: Any, config: FuserConfig) -> str | list[str]:
     return found
 
 
+def check_targets(model: Any, targets: str) -> None:
+    """Raise `TrainingError` for a pattern that no linear layer's name matches."""
+    import torch
+
+    if targets != "all-linear" and not any(
+        isinstance(module, torch.nn.Linear) and re.fullmatch(targets, name) for name, module in model.named_modules()
+    ):
+        raise TrainingError(
+            f"lora_targets={targets!r} matches no linear layer of {type(model).__name__}; give a regular expression "
+            "for whole names, such as .*(q|v)_proj, or all-linear"
+        )
+
+
 def load_trainable(config: FuserConfig) -> tuple[Any, Any, ResolvedBase]:
     """Return (PEFT model, tokenizer, base). Raises `BaseModelError` or `TrainingError`."""
     import torch
@@ -62,6 +75,7 @@ def load_trainable(config: FuserConfig) -> tuple[Any, Any, ResolvedBase]:
     if config.initial_adapter:
         peft = PeftModel.from_pretrained(model, config.initial_adapter, is_trainable=True)
     else:
+        check_targets(model, config.lora_targets)
         task = TaskType.SEQ_2_SEQ_LM if model.config.is_encoder_decoder else TaskType.CAUSAL_LM
         peft = get_peft_model(
             model,

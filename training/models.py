@@ -51,12 +51,20 @@ def load_classifier(config: RelationConfig, *, saved: Path | None = None) -> tup
     tokenizer.padding_side = "right"  # as the runtime pads; on the left, encoders would pool a padding token
     torch.manual_seed(config.seed)  # the new head's initial weights
     names = [relation.value for relation in RELATIONS]
-    with quiet_loading():
-        model, info = AutoModelForSequenceClassification.from_pretrained(
-            base.path, num_labels=len(names), id2label=dict(enumerate(names)),
-            label2id={name: index for index, name in enumerate(names)}, dtype=torch.float32, output_loading_info=True,
-            ignore_mismatched_sizes=True, **loading_options(config),
-        )  # fmt: skip
+    options = loading_options(config)
+    try:
+        with quiet_loading():
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                base.path, num_labels=len(names), id2label=dict(enumerate(names)),
+                label2id={name: index for index, name in enumerate(names)}, dtype=torch.float32,
+                output_loading_info=True, ignore_mismatched_sizes=True, **options,
+            )  # fmt: skip
+    except ValueError as error:
+        if config.attention == "auto":
+            raise
+        reason = str(error).partition(". ")[0]
+        raise TrainingError(f"attention={config.attention}: {reason}; use attention=eager or attention=auto") from error
+    _check_length(model, config)
     _check_mismatched(model, info["mismatched_keys"])
     if is_decoder(tokenizer):
         set_padding(tokenizer, model.get_input_embeddings().num_embeddings)
@@ -161,6 +169,13 @@ def head_modules(model: Any, missing: Any, config: RelationConfig) -> list[str]:
     head and training hardly starts.
     """
     if config.head_modules != ("auto",):
+        present = {part for name, _ in model.named_modules() for part in (name, name.rsplit(".", 1)[-1])}
+        absent = sorted(set(config.head_modules) - present)
+        if absent:
+            raise TrainingError(
+                f"head_modules: {type(model).__name__} has no {', '.join(absent)}; its parts are "
+                f"{', '.join(name for name, _ in model.named_children())}"
+            )
         return list(config.head_modules)
     found = set()
     for key in missing:
@@ -174,6 +189,20 @@ def head_modules(model: Any, missing: Any, config: RelationConfig) -> list[str]:
         if name.endswith("pooler") and any(True for _ in module.parameters())
     }
     return sorted(found)
+
+
+def _check_length(model: Any, config: RelationConfig) -> None:
+    """Positions that are learned end somewhere; those that are computed do not."""
+    import torch
+
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
+            offset = 0 if module.padding_idx is None else module.padding_idx + 1  # as in MPNet and RoBERTa
+            if config.max_length > module.num_embeddings - offset:
+                raise TrainingError(
+                    f"max_length is {config.max_length}, {type(model).__name__} has positions for "
+                    f"{module.num_embeddings - offset} tokens; lower max_length"
+                )
 
 
 def _check_mismatched(model: Any, mismatched: Any) -> None:

@@ -18,6 +18,34 @@ def world_size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def wants_fsdp() -> bool:
+    """Whether the accelerate config asks for FSDP."""
+    return os.environ.get("ACCELERATE_USE_FSDP") == "true"
+
+
+def shards_weights(config: RelationConfig) -> bool:
+    """Whether this machine can share weights out: accelerate has FSDP on GPUs only, and takes DDP elsewhere."""
+    import torch
+
+    return config.device == "auto" and torch.cuda.is_available()
+
+
+def check_sharing(config: RelationConfig) -> None:
+    """Raise `ConfigError` for a recipe that the processes, as they were started, can't train together."""
+    processes = world_size()
+    if config.batch_size % processes:
+        raise ConfigError(f"batch_size is {config.batch_size}: {processes} processes can't share it; give a multiple")
+    if not wants_fsdp():
+        return
+    if config.quantisation != "none":
+        raise ConfigError("FSDP can't share out 4-bit weights: take configs/accelerate/ddp.yaml, or quantisation=none")
+    if not shards_weights(config):
+        raise ConfigError(
+            "FSDP needs GPUs: without them accelerate runs DDP in its place, the whole model in every process; take "
+            "configs/accelerate/cpu.yaml"
+        )
+
+
 def has_tf32(config: RelationConfig) -> bool:
     """Whether the run is on an NVIDIA GPU of the Ampere generation (8.0) or later."""
     import torch
@@ -27,12 +55,8 @@ def has_tf32(config: RelationConfig) -> bool:
 
 def training_arguments(config: RelationConfig, folder: Path, steps: int, precision: str) -> TrainingArguments:
     """Arguments of the Trainer. `batch_size` is shared out among the processes, so a recipe means the same on any
-    number of them; raises `ConfigError` when it can't be."""
+    number of them; `check_sharing` tells whether it can be."""
     processes = world_size()
-    if config.batch_size % processes:
-        raise ConfigError(f"batch_size is {config.batch_size}: {processes} processes can't share it; give a multiple")
-    if config.quantisation != "none" and os.environ.get("ACCELERATE_USE_FSDP") == "true":
-        raise ConfigError("FSDP can't share out 4-bit weights: take configs/accelerate/ddp.yaml, or quantisation=none")
     every = max(1, steps // max(1, round(config.evals_per_epoch * config.epochs)))
     return TrainingArguments(
         output_dir=str(folder / "checkpoints"),

@@ -9,20 +9,21 @@ given with --peak-tflops. The report names the hardware and the versions, since 
 from __future__ import annotations
 
 import json
+import math
 import platform
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval.provenance import check_output, versions, write_json
 from roam.arguments import ArgumentParser
 from roam.errors import InputError, RoamError
 from training.batches import bucketed
 from training.config import RelationConfig, load_config
-from training.models import choose_precision, load_classifier
+from training.models import LAYER, choose_precision, load_classifier
 from training.relation import encode, read_split
 
 PEAK_TFLOPS = {"A100": 312.0, "H100": 989.0, "H200": 989.0, "L4": 121.0, "L40S": 362.0, "4090": 165.0}
@@ -39,10 +40,41 @@ class Measured:
     padded: int
 
 
-def flops_per_token(parameters: int, trained: int, *, training: bool) -> float:
-    """Floating-point operations a token: 2 a parameter forward, 2 more for the gradient of activations, 2 a trained
-    parameter for its own (Kaplan et al. 2020, without attention's quadratic part, which short pairs hardly feel)."""
-    return 2.0 * parameters * (2 if training else 1) + (2.0 * trained if training else 0.0)
+class Sizes(NamedTuple):
+    """Weights by what they cost. Rows of embedding tables are looked up, not multiplied, so `multiplied` leaves them
+    out; `passed` are those that gradients are passed through."""
+
+    total: int
+    trained: int
+    multiplied: int
+    passed: int
+
+
+def sizes_of(model: Any, config: RelationConfig) -> Sizes:
+    """Sizes of a recipe's model, 4-bit weights counted as what their codes stand for."""
+    import torch
+
+    tables = {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding)}
+    total = trained = multiplied = passed = 0
+    for name, parameter in model.named_parameters():
+        if ".original_module." in name:  # PEFT keeps the untrained head beside the trained one
+            continue
+        state = getattr(parameter, "quant_state", None)  # of bitsandbytes: two codes a byte
+        size = parameter.numel() if state is None else math.prod(state.shape)
+        learns = bool(parameter.requires_grad)
+        layer = LAYER.search(name)
+        reached = config.adapt == "lora" and (layer is None or int(layer[1]) >= config.lora_first_layer)
+        total, trained = total + size, trained + size * learns
+        if id(parameter) not in tables:
+            multiplied, passed = multiplied + size, passed + size * (learns or reached)
+    return Sizes(total, trained, multiplied, passed)
+
+
+def flops_per_token(sizes: Sizes, *, training: bool) -> float:
+    """Floating-point operations a token: 2 a multiplied weight forward, 2 for the gradient of activations where it is
+    passed, 2 a trained weight for its own (Kaplan et al. 2020, without attention's quadratic part, which short pairs
+    hardly feel, and without what checkpointing computes twice)."""
+    return 2.0 * sizes.multiplied + (2.0 * sizes.passed + 2.0 * sizes.trained if training else 0.0)
 
 
 def peak_of(device_name: str, given: float | None) -> float | None:
@@ -123,12 +155,13 @@ def measure(config: RelationConfig, steps: int, warm_up: int, peak_tflops: float
             step({key: value.to(device) for key, value in batch.items()})
             watch.count(batch)
         found[name] = watch.stop()
-    sizes = (sum(p.numel() for p in model.parameters()), sum(p.numel() for p in model.parameters() if p.requires_grad))
+    sizes = sizes_of(model, config)
     peak = peak_of(torch.cuda.get_device_name() if device.type == "cuda" else "", peak_tflops)
     return {
         "base": base.name, "precision": precision, "batch_size": config.batch_size, "steps": steps,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else f"processor ({platform.machine()})",
-        "threads": torch.get_num_threads(), "parameters": sizes[0], "trained_parameters": sizes[1],
+        "threads": torch.get_num_threads(), "parameters": sizes.total, "trained_parameters": sizes.trained,
+        "multiplied_parameters": sizes.multiplied,
         "shapes": len(shapes),
         "largest_memory_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2) if device.type == "cuda" else None,
         **{name: figures(one, sizes, peak, training=name == "train") for name, one in found.items()},
@@ -163,9 +196,9 @@ def stepper(model: Any, config: RelationConfig, device: Any, precision: str, *, 
     return train if training else infer
 
 
-def figures(one: Measured, sizes: tuple[int, int], peak: float | None, *, training: bool) -> dict[str, Any]:
+def figures(one: Measured, sizes: Sizes, peak: float | None, *, training: bool) -> dict[str, Any]:
     """Rates of one kind of step; MFU is of real tokens: padding is no use."""
-    tflops = flops_per_token(*sizes, training=training) * one.tokens / one.seconds / 1e12
+    tflops = flops_per_token(sizes, training=training) * one.tokens / one.seconds / 1e12
     return {
         "pairs_per_second": round(one.pairs / one.seconds, 1),
         "tokens_per_second": round(one.tokens / one.seconds),
@@ -191,6 +224,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.steps < 1 or args.warm_up < 1:
         parser.error("--steps and --warm-up are 1 or more")
+    if args.peak_tflops is not None and not 0 < args.peak_tflops < math.inf:
+        parser.error(f"--peak-tflops is {args.peak_tflops}: give a number above 0, such as 989 for an H100")
     try:
         config = load_config(RelationConfig, args.config, args.overrides)
         if args.out is not None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from data.held_out import refuse_test_rows
 from data.pairs import LabelledPair, file_sha256, iter_pairs, read_pairs
+from eval.provenance import check_output
 from roam.arguments import ArgumentParser
 from roam.errors import ConfigError, DataError, RoamError
 from roam.relations import INDEX, RELATIONS
@@ -131,11 +132,13 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
     from transformers import set_seed
     from transformers.utils import logging as hf_logging
 
-    from training.pair_trainer import training_arguments
+    from training.pair_trainer import check_sharing, training_arguments, wants_fsdp
     from training.progress import ProgressLine
     from training.saving import finish_run
 
+    check_sharing(config)
     folder = Path(config.out)
+    check_output(folder, name="out")
     train_pairs = None
     if config.streaming:
         count = count_pairs(config.train)
@@ -158,7 +161,7 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
         print(f"{base.name}: {count} train pairs, {len(dev_pairs)} dev pairs, {precision} ({reason}), "
               f"{arguments.world_size} process(es)", flush=True)  # fmt: skip
     with arguments.main_process_first(local=False, desc="run folder"):
-        checkpoint = open_run(folder, config, hashes, resume=resume, write=first)
+        checkpoint = open_run(folder, config, hashes, resume=resume, write=first, sharded=wants_fsdp())
     hf_logging.set_verbosity_warning()
     progress = ProgressLine(folder, config.batch_size * config.gradient_accumulation)
     trainer = build_trainer(config, model, tokenizer, train_pairs, dev_pairs, arguments, progress)

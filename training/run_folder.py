@@ -22,11 +22,12 @@ FREE_KEYS = frozenset({
 
 
 def open_run(
-    folder: Path, config: Any, data_hashes: Mapping[str, str], *, resume: bool, write: bool = True
-) -> str | None:
+    folder: Path, config: Any, data_hashes: Mapping[str, str], *, resume: bool, write: bool = True,
+    sharded: bool = False,
+) -> str | None:  # fmt: skip
     """Write config.yaml and data.json into `folder` and return the checkpoint to go on from, None for a new run.
 
-    Of several processes one writes (`write`); the others check the same.
+    Of several processes one writes (`write`); the others check the same. `sharded`: the run is under FSDP.
 
     A new run drops the checkpoints of an earlier one: resuming takes the checkpoint with most steps, whoever wrote it.
     Raises `TrainingError` when there is nothing to resume, or when config or data differ from those of the run so far.
@@ -34,6 +35,7 @@ def open_run(
     checkpoint = None
     if resume:
         checkpoint = last_checkpoint(folder)
+        _check_kind(Path(checkpoint), sharded)
         _check_same(folder, config, data_hashes)
     if not write:
         return checkpoint
@@ -54,6 +56,15 @@ def last_checkpoint(folder: Path) -> str:
     if found is None:
         raise TrainingError(f"nothing to resume in {checkpoints}; run without --resume")
     return found
+
+
+def _check_kind(checkpoint: Path, sharded: bool) -> None:
+    """FSDP's checkpoints have another form, whatever the number of processes; neither side reads the other's."""
+    before = any(checkpoint.glob("pytorch_model_fsdp*"))
+    if before and not sharded:
+        raise TrainingError(f"{checkpoint} was written under FSDP: resume with configs/accelerate/fsdp.yaml")
+    if sharded and not before:
+        raise TrainingError(f"{checkpoint} was not written under FSDP: resume without it, or run without --resume")
 
 
 def _check_same(folder: Path, config: Any, data_hashes: Mapping[str, str]) -> None:
