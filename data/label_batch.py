@@ -4,8 +4,8 @@
     vllm run-batch -i questions.jsonl -o answers.jsonl --model Qwen/Qwen3-32B --enable-prefix-caching
     python -m data.label_batch read CANDIDATES answers.jsonl --out teacher.jsonl
 
-The files are in OpenAI's batch form, so hosted services take them too. What `read` writes is a teacher for
-`training.distil`; a question without a usable answer stays in it, without a label.
+The files are in OpenAI's batch form, so hosted services take them too (some 50,000 questions a file: `split -l 50000`).
+What `read` writes is a teacher for `training.distil`; a question without a usable answer stays in it, without a label.
 """
 
 from __future__ import annotations

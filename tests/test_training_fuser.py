@@ -33,7 +33,10 @@ from training.tokens import PAD_TOKEN, set_padding
 
 ROOT = Path(__file__).parent.parent
 GPU_CONFIGS = sorted((ROOT / "configs" / "fuser" / "gpu").glob("*.yaml"))
-CONFIGS = [*sorted((ROOT / "configs" / "fuser").glob("*.yaml")), ROOT / "configs" / "fuser" / "gpu" / "flan-t5-base.yaml"]
+CONFIGS = [
+    *sorted((ROOT / "configs" / "fuser").glob("*.yaml")),
+    ROOT / "configs" / "fuser" / "gpu" / "flan-t5-base.yaml",
+]
 RELOAD = (
     "import json, sys; from roam.fusion.model import LoadedFuser\n"
     "fuser = LoadedFuser.load(sys.argv[1])\n"
