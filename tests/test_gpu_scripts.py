@@ -141,7 +141,8 @@ def test_teachers_are_distilled_into_an_adapter(tmp_path: Path) -> None:
     done = run(
         "distil.sh", str(tmp_path / "c.jsonl"), "big", "modernbert-base", f"base={base}", "device=cpu",
         "precision=fp32", "max_steps=3", "epochs=1", "evals_per_epoch=1", "batch_size=8", "workers=0",
-        path=tmp_path / "bin", GPUS="1", OUT=str(out), PAIRS=str(tmp_path / "test.jsonl"), LABELS=str(tmp_path / "labels.json"),
+        path=tmp_path / "bin", GPUS="1", OUT=str(out),
+        PAIRS=str(tmp_path / "test.jsonl"), LABELS=str(tmp_path / "labels.json"),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert len((out / "questions.jsonl").read_text().splitlines()) == 200

@@ -142,7 +142,8 @@ def export_or_refusal(adapter: Path, quantisation: str, tmp_path: Path, capsys: 
 def test_qwen_classifier_survives_saving(qwen: Path, files: Path, tmp_path: Path) -> None:
     """The head is saved, pairs are closed by EOS, padding is another token, and padded batches answer the same."""
     recipe = load_config(RelationConfig, ROOT / "configs" / "relation" / "gpu" / "qwen3-0.6b.yaml")
-    done = train(small(recipe, qwen, files, tmp_path / "run", soft_labels=0.5, gradient_checkpointing=True))
+    changes = {"soft_labels": 0.5, "gradient_checkpointing": True, "precision": "bf16"}
+    done = train(small(recipe, qwen, files, tmp_path / "run", **changes))
     loaded = TorchRelationModel.load(done.adapter)
     tokens = loaded.encoder.encode([Pair("a", "b")])[0].tokens
     assert tokens == ["a", "<|im_end|>", "b", "<|im_end|>"]
@@ -456,6 +457,17 @@ def test_checkpoints_of_fsdp_and_of_one_process_are_told_apart(tmp_path: Path) -
     (checkpoint / "pytorch_model_fsdp.bin").touch()
     with pytest.raises(TrainingError, match="was written under FSDP"):
         open_run(tmp_path, RelationConfig(), {}, resume=True)
+
+
+@pytest.mark.unit
+def test_one_process_trains_on_one_gpu_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from training.pair_trainer import one_gpu, training_arguments
+
+    arguments: Any = training_arguments(RelationConfig(batch_size=8, device="cpu"), tmp_path, 4, "fp32")
+    arguments._n_gpu = 4  # as on a machine with four
+    assert arguments.train_batch_size == 32  # the trap
+    assert one_gpu(arguments).train_batch_size == 8
+    assert "accelerate launch takes all" in capsys.readouterr().out
 
 
 @pytest.mark.integration

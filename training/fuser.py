@@ -77,11 +77,13 @@ def build_trainer(
     """SFTTrainer for a decoder-only model, Seq2SeqTrainer for an encoder-decoder one."""
     from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
+    from training.pair_trainer import one_gpu
+
     arguments = trainer_arguments(config, Path(config.out), len(train), precision)
     common = {"model": model, "processing_class": tokenizer, "callbacks": [progress, RunGuard(collapse_after=0)]}
     if model.config.is_encoder_decoder:
         trainer = Seq2SeqTrainer(
-            args=Seq2SeqTrainingArguments(**arguments),
+            args=one_gpu(Seq2SeqTrainingArguments(**arguments)),
             train_dataset=encoder_decoder_dataset(train, tokenizer),
             eval_dataset=encoder_decoder_dataset(dev, tokenizer),
             # Gives the decoder its inputs and masks padding, not EOS, in the labels.
@@ -94,7 +96,7 @@ def build_trainer(
 
         trainer = SFTTrainer(
             # No truncation: `check_fits` refused what is too long, and a cut would cut EOS.
-            args=SFTConfig(**arguments, max_length=None, completion_only_loss=True, packing=False),
+            args=one_gpu(SFTConfig(**arguments, max_length=None, completion_only_loss=True, packing=False)),
             train_dataset=decoder_dataset(train),
             eval_dataset=decoder_dataset(dev),
             **common,

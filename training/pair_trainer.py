@@ -46,6 +46,15 @@ def check_sharing(config: RelationConfig) -> None:
         )
 
 
+def one_gpu(arguments: Any) -> Any:
+    """The same arguments for a process that trains on one GPU: of several that it sees, transformers would make a
+    `DataParallel` and multiply the batch by their number."""
+    if arguments.n_gpu > 1:
+        print(f"{arguments.n_gpu} GPUs are here, one of them is used: accelerate launch takes all (training/GPU.md)")
+        arguments._n_gpu = 1
+    return arguments
+
+
 def has_tf32(config: RelationConfig) -> bool:
     """Whether the run is on an NVIDIA GPU of the Ampere generation (8.0) or later."""
     import torch
@@ -58,7 +67,7 @@ def training_arguments(config: RelationConfig, folder: Path, steps: int, precisi
     number of them; `check_sharing` tells whether it can be."""
     processes = world_size()
     every = max(1, steps // max(1, round(config.evals_per_epoch * config.epochs)))
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(folder / "checkpoints"),
         seed=config.seed, data_seed=config.seed,
         num_train_epochs=config.epochs, max_steps=steps if config.streaming else config.max_steps,
@@ -80,6 +89,7 @@ def training_arguments(config: RelationConfig, folder: Path, steps: int, precisi
         accelerator_config={"dispatch_batches": False} if config.streaming else None,
         remove_unused_columns=False, label_names=["labels"], dataloader_pin_memory=False, logging_nan_inf_filter=False,
     )  # fmt: skip
+    return one_gpu(arguments)
 
 
 class PairCollator:
