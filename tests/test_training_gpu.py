@@ -381,30 +381,28 @@ def half(run: Path, copy: Path) -> Path:
     return copy
 
 
-@pytest.fixture
-def four_steps(files: Path, tmp_path: Path) -> RelationConfig:
-    """A recipe of four steps with a checkpoint after two; done by one process, and written down."""
+def four_steps(architecture: str, files: Path, folder: Path) -> RelationConfig:
+    """A recipe of four steps with a checkpoint after two, written down, and done by one process in `folder`/one."""
     from training.config import to_yaml
 
-    base = save_base(tmp_path / "base", "modernbert")
+    base = save_base(folder / "base", architecture)
     recipe = small(
-        RelationConfig(batching="buckets", dropout=0.0), base, files, tmp_path / "one", max_steps=4, evals_per_epoch=2
+        RelationConfig(batching="buckets", dropout=0.0), base, files, folder / "one", max_steps=4, evals_per_epoch=2
     )
-    (tmp_path / "recipe.yaml").write_text(to_yaml(recipe))
+    (folder / "recipe.yaml").write_text(to_yaml(recipe))
     train(recipe)
     return recipe
 
 
 @pytest.mark.slow
-def test_two_processes_train_as_one_does_and_each_goes_on_from_the_other(
-    four_steps: RelationConfig, tmp_path: Path
-) -> None:
+def test_two_processes_train_as_one_does_and_each_goes_on_from_the_other(files: Path, tmp_path: Path) -> None:
+    config = four_steps("modernbert", files, tmp_path)
     one, two, recipe = tmp_path / "one", tmp_path / "two", tmp_path / "recipe.yaml"
     launch(recipe, f"out={two}")
     assert gap(one, two) < 1e-3
     assert losses(one) == pytest.approx(losses(two), abs=1e-3)
     fewer = half(two, tmp_path / "fewer")
-    train(replace(four_steps, out=str(fewer)), resume=True)
+    train(replace(config, out=str(fewer)), resume=True)
     more = half(one, tmp_path / "more")
     launch(recipe, f"out={more}", "--resume")
     for run in (fewer, more):
@@ -412,24 +410,32 @@ def test_two_processes_train_as_one_does_and_each_goes_on_from_the_other(
         assert losses(run) == pytest.approx(losses(one), abs=1e-3)
 
 
-@pytest.mark.slow
-def test_fsdp_trains_as_one_process_does(four_steps: RelationConfig, tmp_path: Path) -> None:
-    """The shipped config, but between processors: weights are shared out, gathered, saved, read back, and resumed by
-    another number of processes."""
-    one, two, recipe = tmp_path / "one", tmp_path / "two", tmp_path / "recipe.yaml"
+@pytest.fixture(scope="module")
+def fsdp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped FSDP config, but between processors."""
     settings = yaml.safe_load((ROOT / "configs" / "accelerate" / "fsdp.yaml").read_text())
-    config = tmp_path / "fsdp.yaml"
-    config.write_text(yaml.safe_dump(settings | {"use_cpu": True}))
-    launch(recipe, f"out={two}", fsdp=config)
+    path = tmp_path_factory.mktemp("accelerate") / "fsdp.yaml"
+    path.write_text(yaml.safe_dump(settings | {"use_cpu": True}))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["deberta-v2", "modernbert", "qwen3"])
+def test_fsdp_trains_as_one_process_does(architecture: str, files: Path, fsdp: Path, tmp_path: Path) -> None:
+    """Weights are shared out, gathered, saved and read back; any number of processes goes on from a checkpoint."""
+    config = four_steps(architecture, files, tmp_path)
+    one, two, recipe = tmp_path / "one", tmp_path / "two", tmp_path / "recipe.yaml"
+    launch(recipe, f"out={two}", fsdp=fsdp)
     assert gap(one, two) < 1e-3
     assert losses(one) == pytest.approx(losses(two), abs=1e-3)
     here = TorchRelationModel.load(one / "adapter").predict_logits(PAIRS)
-    assert np.abs(here - elsewhere(two / "adapter")).max() < 1e-3
-    fewer = half(two, tmp_path / "fewer")
-    with pytest.raises(TrainingError, match="was written under FSDP"):
-        train(replace(four_steps, out=str(fewer)), resume=True)
-    launch(recipe, f"out={fewer}", "--resume", fsdp=config, processes=1)
-    assert gap(one, fewer) < 1e-3
+    assert np.abs(here - TorchRelationModel.load(two / "adapter").predict_logits(PAIRS)).max() < 1e-3
+    if architecture == "qwen3":  # once is enough
+        fewer = half(two, tmp_path / "fewer")
+        with pytest.raises(TrainingError, match="was written under FSDP"):
+            train(replace(config, out=str(fewer)), resume=True)
+        launch(recipe, f"out={fewer}", "--resume", fsdp=fsdp, processes=1)
+        assert gap(one, fewer) < 1e-3
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from transformers import Trainer, TrainingArguments
 from roam.errors import ConfigError
 from training.batches import BucketSampler
 from training.config import RelationConfig
+from training.models import LAYER
 
 
 def world_size() -> int:
@@ -21,6 +22,20 @@ def world_size() -> int:
 def wants_fsdp() -> bool:
     """Whether the accelerate config asks for FSDP."""
     return os.environ.get("ACCELERATE_USE_FSDP") == "true"
+
+
+def name_layers(model: Any) -> None:
+    """Tell accelerate what FSDP shares out piece by piece: the layers.
+
+    By itself it takes the architecture's list of modules that no device may split, which DeBERTa has not, and in which
+    ModernBERT names its embeddings: they would be shared out twice, an error in torch.
+    """
+    layers = {
+        type(module).__name__
+        for name, module in model.named_modules()
+        if LAYER.search(f"{name}.") and name.rsplit(".", 1)[-1].isdigit()
+    }
+    os.environ["FSDP_TRANSFORMER_CLS_TO_WRAP"] = ",".join(sorted(layers))
 
 
 def shards_weights(config: RelationConfig) -> bool:

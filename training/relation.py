@@ -132,7 +132,7 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
     from transformers import set_seed
     from transformers.utils import logging as hf_logging
 
-    from training.pair_trainer import check_sharing, training_arguments, wants_fsdp
+    from training.pair_trainer import check_sharing, name_layers, training_arguments, wants_fsdp
     from training.progress import ProgressLine
     from training.saving import finish_run
 
@@ -164,6 +164,8 @@ def train(config: RelationConfig, *, resume: bool = False) -> TrainedRun:
         checkpoint = open_run(folder, config, hashes, resume=resume, write=first, sharded=wants_fsdp())
     hf_logging.set_verbosity_warning()
     progress = ProgressLine(folder, config.batch_size * config.gradient_accumulation)
+    if wants_fsdp():
+        name_layers(model)
     trainer = build_trainer(config, model, tokenizer, train_pairs, dev_pairs, arguments, progress)
     trainer.train(resume_from_checkpoint=checkpoint)
     adapter = folder / "adapter"
