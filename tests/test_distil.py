@@ -127,7 +127,7 @@ def test_flipped_labels_are_found() -> None:
 
 @pytest.mark.integration
 def test_a_batch_goes_out_and_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pairs = toy_pairs(4, 0, "b")
+    pairs = toy_pairs(5, 0, "b")
     source = candidates(tmp_path / "c.jsonl", pairs)
     out = tmp_path / "q.jsonl"
     assert label_batch.main(["write", str(source), "--model", "big", "--out", str(out)]) == 0
@@ -141,13 +141,14 @@ def test_a_batch_goes_out_and_comes_back(tmp_path: Path, capsys: pytest.CaptureF
         return {"custom_id": name, "response": {"status_code": status, "body": body}, "error": None}
 
     rows = [answer("b0", '{"relation": "CON"}'), answer("b1", "I think so"), answer("b2", "", 500)]
+    rows.append({"custom_id": "b3", "response": "text"})
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     teacher = tmp_path / "t.jsonl"
     assert label_batch.main(["read", str(source), str(tmp_path / "a.jsonl"), "--out", str(teacher)]) == 0
-    assert "1 of 4 candidates have a label" in capsys.readouterr().out
+    assert "1 of 5 candidates have a label" in capsys.readouterr().out
     said = [json.loads(line) for line in teacher.read_text().splitlines()]
-    assert [row["label"] for row in said] == ["CON", None, None, None]
-    assert said[3]["why"] == "not answered"
+    assert [row["label"] for row in said] == ["CON", None, None, None, None]
+    assert [row["why"] for row in said[3:]] == ["no completion in the response (TypeError)", "not answered"]
     assert label_batch.main(["read", str(source), str(source), "--out", str(teacher)]) == 2
     assert "none of its custom_ids" in capsys.readouterr().err
 
@@ -195,7 +196,11 @@ def test_bad_calls_are_answered_with_2(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no pair of CON, EQV, NSO, OSN is left" in capsys.readouterr().err
     assert main([str(source), "--teacher", str(tmp_path / "absent"), *out]) == 2
     assert "no adapter folder" in capsys.readouterr().err
-    for more in (["--teacher", str(same)], ["--weight", "1", "--weight", "2"], ["--folds", "1"]):
+    tested = Path(__file__).parent.parent / "data" / "relation_test_843.jsonl"
+    assert main([str(tested), "--teacher", str(same), *out]) == 2
+    assert "must not learn from what it is tested on" in capsys.readouterr().err
+    wrong = ["--teacher", ""], ["--weight", "nan"], ["--teacher", str(same)], ["--weight", "1", "--weight", "2"]
+    for more in (*wrong, ["--folds", "1"]):
         with pytest.raises(SystemExit, match="2"):
             main([str(source), "--teacher", str(same), *more, *out])
 

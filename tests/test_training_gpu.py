@@ -219,11 +219,40 @@ def test_flash_attention_needs_a_gpu() -> None:
         ({"streaming": True, "workers": 2}, "set workers=0"),
         ({"adapt": "head", "initial_adapter": "a"}, "frozen base"),
         ({"pad_multiple": 0}, "1 or more"),
+        ({"max_length": 2}, "8 or more"),
+        ({"max_steps": 0}, "1 or more, or -1"),
+        ({"seed": -1}, "give 0 to"),
     ],
 )
 def test_settings_that_exclude_each_other(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         RelationConfig(**values)
+
+
+@pytest.mark.integration
+def test_settings_that_a_base_has_not_are_refused(
+    files: Path, qwen: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from training.config import to_yaml
+    from training.relation import main
+
+    deberta = save_base(tmp_path / "deberta", "deberta-v2")
+    tokens = json.loads((qwen / "tokenizer_config.json").read_text())
+    short = shutil.copytree(qwen, tmp_path / "short")
+    (short / "tokenizer_config.json").write_text(json.dumps(tokens | {"model_max_length": 100}))
+    (tmp_path / "recipe.yaml").write_text(to_yaml(small(RelationConfig(), qwen, files, tmp_path / "run")))
+    (tmp_path / "file").touch()
+    for overrides, message in (
+        ((f"base={deberta}", "attention=sdpa"), "use attention=eager or attention=auto"),
+        (("head_modules=[scor]",), "has no scor; its parts are model, score"),
+        ((f"base={short}",), "max_length is 128"),
+        ((f"out={tmp_path / 'file'}",), "Not a directory; give a folder"),
+    ):
+        assert main([str(tmp_path / "recipe.yaml"), *overrides]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("error: ")
+        assert message in said
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.unit
@@ -564,6 +593,8 @@ def test_profile_measures_the_recipe(qwen: Path, files: Path, tmp_path: Path) ->
     assert report["shapes"] <= 4
     assert not (tmp_path / "run").exists()
     assert main([str(recipe), "batch_size=100"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main([str(recipe), "--peak-tflops", "-1"])
 
 
 @pytest.mark.unit

@@ -48,6 +48,8 @@ def load_classifier(config: RelationConfig, *, saved: Path | None = None) -> tup
     if config.initial_adapter:
         check_initial(config.initial_adapter, base, "relation", quantisation_of(config))
     tokenizer = AutoTokenizer.from_pretrained(base.path)
+    if config.max_length > tokenizer.model_max_length:
+        raise TrainingError(f"max_length is {config.max_length}, {base.name} takes {tokenizer.model_max_length} tokens")
     tokenizer.padding_side = "right"  # as the runtime pads; on the left, encoders would pool a padding token
     torch.manual_seed(config.seed)  # the new head's initial weights
     names = [relation.value for relation in RELATIONS]
@@ -64,7 +66,6 @@ def load_classifier(config: RelationConfig, *, saved: Path | None = None) -> tup
             raise
         reason = str(error).partition(". ")[0]
         raise TrainingError(f"attention={config.attention}: {reason}; use attention=eager or attention=auto") from error
-    _check_length(model, config)
     _check_mismatched(model, info["mismatched_keys"])
     if is_decoder(tokenizer):
         set_padding(tokenizer, model.get_input_embeddings().num_embeddings)
@@ -189,20 +190,6 @@ def head_modules(model: Any, missing: Any, config: RelationConfig) -> list[str]:
         if name.endswith("pooler") and any(True for _ in module.parameters())
     }
     return sorted(found)
-
-
-def _check_length(model: Any, config: RelationConfig) -> None:
-    """Positions that are learned end somewhere; those that are computed do not."""
-    import torch
-
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
-            offset = 0 if module.padding_idx is None else module.padding_idx + 1  # as in MPNet and RoBERTa
-            if config.max_length > module.num_embeddings - offset:
-                raise TrainingError(
-                    f"max_length is {config.max_length}, {type(model).__name__} has positions for "
-                    f"{module.num_embeddings - offset} tokens; lower max_length"
-                )
 
 
 def _check_mismatched(model: Any, mismatched: Any) -> None:
