@@ -242,6 +242,7 @@ def test_settings_that_a_base_has_not_are_refused(
     (short / "tokenizer_config.json").write_text(json.dumps(tokens | {"model_max_length": 100}))
     (tmp_path / "recipe.yaml").write_text(to_yaml(small(RelationConfig(), qwen, files, tmp_path / "run")))
     (tmp_path / "file").touch()
+    capsys.readouterr()  # what writing the base said
     for overrides, message in (
         ((f"base={deberta}", "attention=sdpa"), "use attention=eager or attention=auto"),
         (("head_modules=[scor]",), "has no scor; its parts are model, score"),
