@@ -26,6 +26,7 @@ OPTIONAL = {
     "serve": ("fastapi", "uvicorn", "prometheus_client"), "mcp": ("mcp",), "postgres": ("psycopg", "pgvector"),
     "llm": ("openai",), "otel": ("opentelemetry.sdk",),
 }  # fmt: skip
+CONNECT_SECONDS = 5
 LEAST_FREE = 1_000_000_000  # bytes: weights, the ONNX model and a growing store
 
 
@@ -153,9 +154,11 @@ def _cache() -> Check:
 
 
 def _store(path: str) -> Check:
-    """The store's file, opened read-only: a doctor changes nothing."""
-    if "://" in path or path == ":memory:":
-        return Check("store", True, f"{path} (not looked into; `roam verify` does)")
+    """The store's file or database, opened read-only: a doctor changes nothing."""
+    if path == ":memory:":
+        return Check("store", True, path)
+    if "://" in path:
+        return _store_database(path)
     file = Path(path)
     if not file.is_file():
         if not os.access(file.absolute().parent, os.W_OK | os.X_OK):
@@ -186,6 +189,35 @@ def _store_file(file: Path) -> Check:
         return Check("store", False, f"{file} has schema {version}, this version knows {SCHEMA_VERSION}: upgrade roam")
     open_to_all = "; everybody on this machine can read it: chmod 600 it" if file.stat().st_mode & 0o004 else ""
     return Check("store", True, f"{file}, {file.stat().st_size:,} bytes, schema {version}{open_to_all}")
+
+
+def _store_database(url: str) -> Check:
+    from roam.schema import SCHEMA_VERSION
+    from roam.server.settings import without_password
+
+    shown = without_password(url)
+    try:
+        import psycopg
+
+        from roam.postgres_schema import stored_version
+    except ModuleNotFoundError as error:
+        return Check("store", False, f"{shown}: {error.name} is not installed: pip install 'roam-distilled[postgres]'")
+    try:
+        with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
+            connection.read_only = True
+            server = connection.info.parameter_status("server_version")
+            extension = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
+            version = stored_version(lambda sql: connection.execute(sql).fetchall())
+    except psycopg.Error as error:
+        told = str(error).strip().partition("\n")[0]
+        return Check("store", False, f"{shown} is out of reach ({told}): start the server, or correct --db or ROAM_DB")
+    if extension is None:
+        remedy = "have an administrator run CREATE EXTENSION vector in this database (roam/FLEETS.md)"
+        return Check("store", False, f"{shown}: PostgreSQL {server} without pgvector: {remedy}")
+    if version > SCHEMA_VERSION:
+        return Check("store", False, f"{shown} has schema {version}, this version knows {SCHEMA_VERSION}: upgrade roam")
+    found = "none yet" if version == 0 else f"schema {version}"
+    return Check("store", True, f"{shown} ({found}), PostgreSQL {server}, pgvector {extension[0]}")
 
 
 def _attempt(load_manager: ManagerLoader) -> Check:

@@ -104,6 +104,7 @@ def open_session(model: Path, threads: int) -> Any:
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
+    onnxruntime.disable_telemetry_events()  # for a program that has imported it before roam could say so
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1  # the graph is a chain: its nodes can't run side by side

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -139,6 +140,7 @@ class SqliteDatabase(Database):
 def connect(path: str, *, embedder_digest: str, dimension: int, rebind: bool = False) -> apsw.Connection:
     """Open or create the file at `path` (":memory:" for one that is not kept) and bring its schema up to date."""
     _check_path(path)
+    _make_private(path)
     try:
         db = apsw.Connection(path)
     except apsw.Error as error:
@@ -203,6 +205,19 @@ def _check_path(path: str) -> None:
         raise InputError(
             f"store path {path!r} is not a file in an existing folder: create the folder or correct the path"
         )
+
+
+def _make_private(path: str) -> None:
+    """Create a new store's file for its owner alone; SQLite gives its journal the same permissions."""
+    if path == ":memory:":
+        return
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        pass  # whoever shares a store with a group has said so on its file
+    except OSError as error:
+        told = error.strerror or error
+        raise StoreError(f"cannot open {path!r}: {told}. Give a path in a folder you can write to") from error
 
 
 def _value(db: apsw.Connection, pragma: str) -> int:

@@ -14,6 +14,7 @@ from roam.cli import main
 from roam.fusion import DeterministicFuser
 from roam.managers import Manager
 from roam.memory import Memory
+from tests.back_ends import ROLE, Schemas
 from tests.stubs import HashEmbedder, ScriptedRelations
 
 
@@ -34,6 +35,7 @@ def test_stores_are_looked_into_without_being_changed(tmp_path: Path, capsys: py
     assert "none yet" in checks(capsys, "--db", str(db))["store"]["detail"]
     assert not db.exists()
     Memory.open(db, manager=ScriptedRelations(), embedder=HashEmbedder()).close()
+    assert db.stat().st_mode & 0o777 == 0o600  # a new store is its owner's alone
     db.chmod(0o644)
     before = db.read_bytes()
     row = checks(capsys, "--db", str(db))["store"]
@@ -89,3 +91,31 @@ def test_a_trial_runs_two_facts_through_a_store(
     monkeypatch.setattr(roam.embedders, "load_embedder", lambda *name: HashEmbedder())
     row = checks(capsys, "--try")["trial"]
     assert (row["ok"], "IND" in row["detail"]) == (True, True)
+
+
+@pytest.mark.integration
+def test_a_database_is_looked_into_and_its_password_not_shown(
+    postgres: Schemas, capsys: pytest.CaptureFixture[str]
+) -> None:
+    postgres.administer(f"CREATE SCHEMA doctor_test AUTHORIZATION {ROLE}")
+    try:
+        url = postgres.url("doctor_test")
+        assert ":roam@" in url  # a password to keep quiet about
+        row = checks(capsys, "--db", url)["store"]
+        assert row["ok"] is True
+        assert "none yet" in row["detail"]
+        assert "pgvector" in row["detail"]
+        assert ":roam@" not in row["detail"]
+        Memory.open(url, manager=ScriptedRelations(), embedder=HashEmbedder()).close()
+        assert "schema" in checks(capsys, "--db", url)["store"]["detail"]
+    finally:
+        postgres.administer("DROP SCHEMA doctor_test CASCADE")
+
+
+@pytest.mark.unit
+def test_a_database_out_of_reach_is_a_fault_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    row = checks(capsys, "--db", "postgresql://maya:secret@127.0.0.1:1/app?password=secret")["store"]
+    assert row["ok"] is False
+    assert "correct --db" in row["detail"]
+    assert "secret" not in row["detail"]

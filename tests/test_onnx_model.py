@@ -389,3 +389,27 @@ def test_threads_follow_the_variable_that_torch_follows(monkeypatch: pytest.Monk
     assert session_threads() == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "0")
     assert session_threads() == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.integration
+def test_the_runtime_reports_its_use_to_nobody(tmp_path: Path) -> None:
+    """ONNX Runtime of 1.29 and later would write an id of the machine, and tell its maker of each session."""
+    program = """
+import roam
+import onnx
+from onnx import TensorProto, helper
+from roam.onnx_model import open_session
+from pathlib import Path
+import sys
+ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", ends[:1], ends[1:])
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+onnx.save(model, sys.argv[1])
+open_session(Path(sys.argv[1]), 1)
+"""
+    # Settings by which the runtime leaves tests alone would hide what it does for everybody else.
+    hidden = ("CI", "ORT_", "XDG_", "GITHUB_", "TF_BUILD")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    environment.update(HOME=str(tmp_path), PYTHONPATH=str(Path(__file__).parent.parent))
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "m.onnx")], env=environment, check=True, timeout=120)
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]

@@ -296,10 +296,14 @@ def test_a_request_its_write_and_its_pass_are_one_trace(tmp_path: Path) -> None:
     with client_of(make_app(tmp_path)) as client:
         parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         client.post("/v1/relations", json={"pairs": [{"old": DOG, "new": BEAGLE}]}, headers={"traceparent": parent})
-        add(client, LYON)
+        add(client, LYON, user="maya-secret")
+        get(client, "memories", user="maya-secret")
     by_name = {span.name: span for span in spans.get_finished_spans()}
     assert {"POST", "roam.classify", "roam.write"} <= set(by_name)
     told = [span.attributes["http.route"] for span in spans.get_finished_spans() if span.name == "POST"]
     assert told == ["/v1/relations", "/v1/memories"]
     assert f"{by_name['roam.classify'].context.trace_id:032x}" == "4bf92f3577b34da6a3ce929d0e0e4736"
-    assert LYON not in "".join(span.to_json() for span in spans.get_finished_spans())
+    assert {span.name for span in spans.get_finished_spans()} == {"POST", "GET", "roam.classify", "roam.write"}
+    told_of_all = "".join(span.to_json() for span in spans.get_finished_spans())
+    assert LYON not in told_of_all
+    assert "secret" not in told_of_all  # no span of the framework's own tells the query

@@ -45,14 +45,15 @@ def context_of(request: Request) -> Context:
 
 async def _key(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Key:
     context = context_of(request)
+    address = f"address {request.client.host if request.client else ''}"
     if context.keys is None:
-        key, caller = LOCAL, request.client.host if request.client else ""
-    else:
-        found = None if credentials is None else context.keys.find(credentials.credentials)
-        if found is None:
-            raise UnauthenticatedError
-        key, caller = found, found.name
-    context.rate.take(caller)
+        context.rate.take(address)
+        return LOCAL
+    key = None if credentials is None else context.keys.find(credentials.credentials)
+    # A flood of bad keys is slowed down by where it comes from, which costs no good key its own rate.
+    context.rate.take(address if key is None else f"key {key.name}")
+    if key is None:
+        raise UnauthenticatedError
     return key
 
 

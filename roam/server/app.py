@@ -20,11 +20,11 @@ from roam.errors import RoamError
 from roam.interfaces import RelationModel
 from roam.server.context import Context
 from roam.server.keys import KeyRing
-from roam.server.limits import RateLimit
+from roam.server.limits import RateLimit, Waiting
 from roam.server.metrics import Metrics
 from roam.server.middleware import Guard, problem_response
 from roam.server.passes import SharedPasses
-from roam.server.problems import status_of
+from roam.server.problems import HttpError, status_of
 from roam.server.routes import router
 from roam.server.settings import Settings
 from roam.server.stores import OpenMemory, Stores
@@ -60,7 +60,8 @@ def create_app(
         chosen.store_of(tenant)  # a tenant without a store is refused now, not at its first request
     stores = Stores(open_memory, chosen, metrics)
     metrics.watch(stores.stats, stores.waiting)
-    context = Context(chosen, shared, stores, keys, RateLimit(chosen.rate, chosen.burst), metrics, spans)
+    rate, waiting = RateLimit(chosen.rate, chosen.burst), Waiting(chosen.max_waiting)
+    context = Context(chosen, shared, stores, keys, rate, waiting, metrics, spans)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -74,6 +75,8 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # their pages load scripts from a content network; /openapi.json is here
         redoc_url=None,
+        # FastAPI's own spans hold the query, which names users; earlier versions ignore this.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.context = context
     app.include_router(router)
@@ -99,7 +102,13 @@ def _id(request: Request) -> str:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, RoamError)
-    return problem_response(error, str(error), status_of(error), _id(request))
+    status, message = status_of(error), str(error)
+    context: Context = request.app.state.context
+    if status == 503 and not isinstance(error, HttpError):
+        log.error("%s %s: %s", _id(request), type(error).__name__, message)
+        if context.keys is not None:  # it names files and hosts of the operator, which callers need not know
+            message = "the server cannot do this at present: its operator finds the cause in the log by the request_id"
+    return problem_response(error, message, status, _id(request))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roam.server.keys import KeyRing
-from roam.server.limits import RateLimit
+from roam.server.limits import RateLimit, Waiting
 from roam.server.metrics import Metrics
 from roam.server.passes import SharedPasses
 from roam.server.settings import Settings
@@ -22,5 +22,6 @@ class Context:
     stores: Stores
     keys: KeyRing | None
     rate: RateLimit
+    waiting: Waiting
     metrics: Metrics
     tracing: Tracing

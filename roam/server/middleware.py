@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -18,7 +18,8 @@ from roam.server.settings import is_loopback
 
 log = logging.getLogger("roam.server")
 REQUEST_ID = "X-Request-Id"
-_UNKNOWN = "(none)"  # a path that is no endpoint must not become a label of its own
+_UNKNOWN = "(none)"  # a path that is no endpoint, or a made-up method, must not become a label of its own
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 SECURITY_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -33,7 +34,9 @@ def problem_response(
 ) -> JSONResponse:
     """Return the one JSON form of all refusals."""
     problem = Problem(error=type(error).__name__, message=message, request_id=request_id, **more)  # type: ignore[arg-type]
-    headers = dict(error.headers) if isinstance(error, HttpError) else None
+    own = error.headers if isinstance(error, HttpError) else {}
+    # Said here as well as by `Guard`: what answers a failure stands outside of all middleware.
+    headers = {**SECURITY_HEADERS, REQUEST_ID: request_id, **own}
     return JSONResponse(problem.model_dump(), status_code=status, headers=headers)
 
 
@@ -60,7 +63,7 @@ class Guard:
                     told.setdefault(name, value)
             await send(message)
 
-        method = scope["method"]
+        method = scope["method"] if scope["method"] in _METHODS else _UNKNOWN
         with self._context.tracing.request(method, headers) as span:
             try:
                 await self._admitted(scope, headers, receive, answer)
@@ -87,11 +90,18 @@ class Guard:
     def _check_site(self, headers: Headers) -> None:
         """Refuse what a web page of another site has a browser send, by name rebinding too."""
         host = headers.get("host", "")
-        if self._context.keys is None and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+        if self._context.keys is None and not is_loopback(_parts(f"//{host}").hostname or ""):
             raise ForbiddenError(f"host {host!r}: without API keys only this machine is served, as localhost")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _parts(origin).netloc != host:
             raise ForbiddenError(f"origin {origin!r}: requests from other sites' pages are refused")
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:  # e.g. a bracket that is not closed
+        raise ForbiddenError(f"{url!r} is no address ({error}): send the host that you call") from error
 
 
 async def _read(receive: Receive, headers: Headers, limit: int) -> bytes:

@@ -56,18 +56,18 @@ class TooManyError(HttpError):
     status = 429
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"too many requests with this key: repeat in {seconds:.1f} s")
+        super().__init__(f"too many requests: repeat in {seconds:.1f} s")
         self.headers = {"Retry-After": str(max(1, round(seconds + 0.5)))}
 
 
 class BusyError(HttpError):
-    """Too many facts wait to be written."""
+    """Too much waits already: facts to be written, or pairs to be classified."""
 
     status = 503
     headers: Mapping[str, str] = {"Retry-After": "1"}
 
-    def __init__(self, waiting: int) -> None:
-        super().__init__(f"{waiting} facts wait to be written already, nothing of this request was stored: repeat it")
+    def __init__(self, waiting: int, what: str = "facts wait to be written") -> None:
+        super().__init__(f"{waiting} {what} already, nothing of this request was done: repeat it")
 
 
 class StoppingError(HttpError):

@@ -190,7 +190,8 @@ async def decide(verdict: schemas.VerdictBody, caller: CallerOf) -> Event:
 async def relations(body: schemas.Pairs, key: AnyKey, shared: Shared) -> schemas.RelatedPairs:
     """Classify pairs of facts; nothing is stored. Requests that come together share passes of the model."""
     pairs = [Pair(clean_text(pair.old, "old"), clean_text(pair.new, "new")) for pair in body.pairs]
-    rows = await anyio.to_thread.run_sync(shared.model.predict_proba, pairs)
+    with shared.waiting.admit(len(pairs)):
+        rows = await anyio.to_thread.run_sync(shared.model.predict_proba, pairs)
     results = []
     for row in rows:
         probabilities = {relation: float(value) for relation, value in zip(RELATIONS, row, strict=True)}

@@ -25,9 +25,10 @@ def listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name that cannot be one of a host is a UnicodeError
+        told = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"cannot listen on {settings.host} port {settings.port} ({error.strerror or error}): choose another "
+            f"cannot listen on {settings.host} port {settings.port} ({told}): choose another "
             "--port, or end the program that has it"
         ) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +25,10 @@ class Settings:
         db: the store: a file, a database URL, or either with `{tenant}` in it for one store a tenant.
         host, port: where to listen; another address than a loopback one is refused without `keys`.
         keys: file of hashed API keys (`roam key`); None serves this machine only.
-        rate, burst: requests a second that a key may make on average, and at once.
+        rate, burst: requests a second that a key may make on average, and at once; so may an address without a key.
         max_body: bytes of a request's body.
-        max_waiting: facts that may wait to be written, for each store; more are refused until some are.
+        max_waiting: facts that may wait to be written, for each store, and pairs that may wait to be classified; more
+            are refused until some are done.
         grace: seconds that requests in progress have after a signal to stop.
     """
 
@@ -42,7 +44,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("rate", "burst", "max_body", "max_waiting", "grace"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: give a number above 0")
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port is {self.port!r}: give 1 to 65535, or 0 for any free one")
@@ -57,7 +59,7 @@ class Settings:
     @property
     def place(self) -> str:
         """`db` as it may be shown: without a password."""
-        return re.sub(r"(?<=://)([^:@/]*):[^@/]*@", r"\1@", self.db)
+        return without_password(self.db)
 
     def store_of(self, tenant: str | None) -> str:
         """Path or URL of a tenant's store.
@@ -81,6 +83,11 @@ def check_tenant(name: str) -> str:
             f"tenant is {name!r:.80}: give 1 to 63 lower-case letters, digits, '_' or '-', other than {SHARED!r}"
         )
     return name
+
+
+def without_password(db: str) -> str:
+    """Return a path or URL as it may be shown."""
+    return re.sub(r"(?<=[?&]password=)[^&]*", "...", re.sub(r"(?<=://)([^:@/]*):[^/]*@", r"\1@", db))
 
 
 def is_loopback(host: str) -> bool:

@@ -72,7 +72,10 @@ class Stores:
         return len(self._stores)
 
     async def close(self) -> None:
-        """Write what waits and close every store."""
+        """Write what waits and close every store; one that fails to close keeps no other from it."""
         async with self._opening:
             self._closed = True
-            await asyncio.gather(*(store.close() for store in self._stores.values()))
+            ends = await asyncio.gather(*(store.close() for store in self._stores.values()), return_exceptions=True)
+        for end in ends:
+            if end is not None:
+                raise end
