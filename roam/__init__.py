@@ -18,9 +18,9 @@ __all__ = [
 ]  # fmt: skip
 __version__ = "0.1.0"
 
-# Nothing is reported to anybody. Libraries that are imported later would: ONNX Runtime (1.29 and later) tells its maker
-# of every session and keeps an id of the machine on disk, the Hub's client has TRL tell of every training run. Both read
-# these once, when they are imported. Who sets them otherwise is obeyed.
+# Nothing is reported to anybody. Libraries that are imported later would: ONNX Runtime (1.29 and later) tells its
+# maker of every session and keeps an id of the machine on disk, the Hub's client has TRL tell of every training run.
+# Both read these once, when they are imported. Who sets them otherwise is obeyed.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 

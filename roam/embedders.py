@@ -53,7 +53,7 @@ class TransformerEmbedder:
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
         with quiet_loading():
-            model = AutoModel.from_pretrained(self.base.path, dtype=torch.float32)
+            model = AutoModel.from_pretrained(self.base.path, dtype=torch.float32, use_safetensors=True)
         return model.to(device).eval()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:

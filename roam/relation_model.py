@@ -155,7 +155,7 @@ class TorchRelationModel(PairClassifier):
         close_pairs(tokenizer)
         with quiet_loading():
             backbone = AutoModelForSequenceClassification.from_pretrained(
-                resolved.path, num_labels=len(card.labels), dtype=torch.float32,
+                resolved.path, num_labels=len(card.labels), dtype=torch.float32, use_safetensors=True,
                 ignore_mismatched_sizes=True,  # a base with a head of its own (NLI): the adapter brings another
                 **placement(card.quantisation, device),
             )  # fmt: skip

@@ -88,9 +88,14 @@ class Client(threading.Thread):
             kind, path, wanted, fact_id = "search", "/v1/search", 200, ""
             body = {"query": "Where does the user live, and what do they own?", "user": self.user, "budget": 128}
         tally, started = self.tallies[kind], time.perf_counter()
-        connection.request("POST", path, json.dumps(body), self._headers)
-        reply = connection.getresponse()
-        reply.read()
+        try:
+            connection.request("POST", path, json.dumps(body), self._headers)
+            reply = connection.getresponse()
+            reply.read()
+        except (OSError, http.client.HTTPException):
+            tally.failed += 1  # not acknowledged; the next request opens a new connection
+            connection.close()
+            return
         if reply.status == wanted:
             tally.seconds.append(time.perf_counter() - started)
             if fact_id:
@@ -133,8 +138,15 @@ def run_load(url: str, *, clients: int, requests: int, seconds: float, key: str 
     Raises:
         InputError: an address that is not this machine's.
     """
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or 80
+    if clients < 1 or requests < clients or not seconds > 0:
+        raise InputError(
+            f"{clients} clients, {requests} requests, {seconds} s: give 1 client or more, a request each, and some time"
+        )
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or 80
+    except ValueError:  # e.g. a port that is none
+        host, port = "", 0
     if not is_loopback(host):
         raise InputError(f"url is {url!r}: load is only put on this machine, e.g. http://127.0.0.1:8765")
     started = time.monotonic()
@@ -209,6 +221,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="longest duration (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
     args = parser.parse_args(argv)
+    if args.json and not args.json.absolute().parent.is_dir():
+        print(f"load_test: --json {args.json}: there is no such folder, make it first", file=sys.stderr)
+        return 2
     limits = {"clients": args.clients, "requests": args.requests, "seconds": args.seconds}
     try:
         if args.url:

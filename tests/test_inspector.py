@@ -6,17 +6,21 @@ ROAM_SCREENSHOTS=scripts/deploy/screenshots pytest -m slow tests/test_inspector.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from roam.relations import Relation
 from roam.server import Settings
 from roam.server.keys import add_key
 from tests.server_app import BEAGLE, DOG, GHENT, LYON, MAYBE, client_of, listening, make_app
+from tests.stubs import ScriptedRelations
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
@@ -55,14 +59,17 @@ def browser() -> Iterator[Any]:
 
 
 def fill(address: str, key: str | None = None) -> None:
-    import json
-    import urllib.request
+    facts = [
+        {"text": text, "user": "maya", "observed_at": told, "id": f"f{number}", "source": "chat-1"}
+        for number, (text, told) in enumerate(FACTS)
+    ]
+    send(address, facts, key)
 
-    for number, (text, told) in enumerate(FACTS):
-        body = json.dumps({"text": text, "user": "maya", "observed_at": told, "id": f"f{number}", "source": "chat-1"})
-        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-        request = urllib.request.Request(f"{address}/v1/memories", body.encode(), headers)
-        urllib.request.urlopen(request, timeout=10).close()
+
+def send(address: str, facts: list[dict[str, Any]], key: str | None = None) -> None:
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+    body = json.dumps({"observations": facts}).encode()
+    urllib.request.urlopen(urllib.request.Request(f"{address}/v1/memories/batch", body, headers), timeout=60).close()
 
 
 @pytest.fixture
@@ -301,3 +308,58 @@ def test_a_server_with_keys_asks_for_one(browser: Any, tmp_path: Path) -> None:
         page.get_by_role("button", name="Use this key").click()
         page.get_by_text("current memor").wait_for()
         page.close()
+
+
+@pytest.mark.slow
+def test_many_memories_and_long_chains_come_in_parts_and_wait_for_their_turn(browser: Any, tmp_path: Path) -> None:
+    def same(old: str, new: str) -> Relation:
+        return Relation.EQV if old.startswith("Same") and new.startswith("Same") else Relation.IND
+
+    options = {"rate": 50.0, "burst": 60}  # fewer at once than a part of a chain asks for, after what came before
+    app = make_app(tmp_path, ScriptedRelations(rule=same), **options)
+    with listening(app, Settings(db=str(tmp_path / "m.db"), **options)) as (address, _):
+        facts = [f"Same thing said in way {number}." for number in range(60)] + [f"Fact {n} of it." for n in range(110)]
+        send(address, [{"text": text, "user": "maya"} for text in facts])
+        context = browser.new_context()
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.goto(f"{address}/#user=maya")
+        page.get_by_text("the first 100 current memories").wait_for()
+        more = page.get_by_role("button", name="Show more")
+        more.focus()
+        page.keyboard.press("Enter")
+        page.get_by_text("111 current memories").wait_for()
+        assert page.locator("article").count() == 111
+        assert not more.is_visible()
+        card = page.locator("article", has_text="60 facts").first
+        card.locator("summary").click()
+        card.get_by_role("button", name="Show earlier facts").wait_for()
+        assert card.locator(".chain > li").count() == 50
+        card.get_by_role("button", name="Show earlier facts").click()
+        card.locator(".chain > li").nth(59).wait_for()
+        assert "way 0." in card.locator(".chain > li").first.inner_text()
+        assert not card.get_by_role("button", name="Show earlier facts").is_visible()
+        context.close()
+
+
+@pytest.mark.slow
+def test_a_key_may_be_put_off_and_a_server_that_is_gone_is_told(browser: Any, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    add_key(keys, "app", tenant=None, users=["maya"])
+    settings = Settings(db=str(tmp_path / "m.db"), keys=keys)
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    with listening(make_app(tmp_path, keys=keys), settings) as (address, _):
+        page.goto(f"{address}/#user=maya")
+        page.get_by_label("Key", exact=True).wait_for()
+        page.keyboard.press("Escape")
+        page.get_by_text("asks for an API key").wait_for()
+        page.get_by_role("button", name="API key").click()
+        assert page.get_by_label("Key", exact=True).is_visible()
+        page.keyboard.press("Escape")
+    page.get_by_role("tab", name="Search").click()
+    page.get_by_label("Question").fill("Where?")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_text("does not answer").wait_for()
+    context.close()

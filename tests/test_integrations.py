@@ -13,6 +13,7 @@ import pytest
 
 from roam.errors import InputError, NotFoundError
 from roam.integrations.mem0 import Mem0Memory
+from roam.integrations.mem0_arguments import FOREIGN
 from roam.integrations.versions import item_id, pack, texts_of, unpack
 from roam.memory import Memory
 from tests.server_app import BEAGLE, DOG, GHENT, LYON, SCRIPT
@@ -50,7 +51,8 @@ def mem0(memory: Memory) -> Mem0Memory:
 def test_mem0_add_search_get_all(mem0: Mem0Memory) -> None:
     [lyon] = mem0.add(LYON, user_id="maya", metadata={"topic": "home"})["results"]
     assert (lyon["event"], lyon["memory"]) == ("ADD", LYON)
-    messages = [{"role": "user", "content": GHENT}, {"role": "assistant", "content": "Lovely!"}]
+    parts = [{"type": "text", "text": GHENT}, {"type": "image_url", "image_url": {"url": "x"}}]
+    messages = [{"role": "user", "content": parts}, {"role": "assistant", "content": None, "tool_calls": []}]
     [ghent] = mem0.add(messages, user_id="maya", timestamp="2026-03-01")["results"]
     assert (ghent["event"], ghent["previous_memory"]) == ("UPDATE", LYON)
     again = mem0.add(GHENT, user_id="maya")["results"]
@@ -146,16 +148,48 @@ def test_mem0s_own_class_takes_the_same_calls(monkeypatch: pytest.MonkeyPatch, t
     for name in ("add", "get", "get_all", "search", "update", "delete", "delete_all", "history"):
         theirs = inspect.signature(getattr(Original, name)).parameters
         ours = inspect.signature(getattr(Mem0Memory, name)).parameters
-        required = [
-            key
-            for key, value in theirs.items()
-            if value.default is inspect.Parameter.empty
-            and "KEYWORD" not in value.kind.name.replace("POSITIONAL_OR_KEYWORD", "")
-            and value.kind.name != "VAR_KEYWORD"
-        ]
-        assert [key for key in required if key not in ours] == [], name
-        entity = {"user_id", "agent_id", "run_id", "filters", "top_k", "threshold", "metadata", "infer"} & set(theirs)
-        assert entity <= set(ours), name
+        asked = [key for key, value in theirs.items() if value.kind.name != "VAR_KEYWORD"]
+        assert [key for key in asked if key not in ours and key not in FOREIGN] == [], name
+        by_place = [key for key, value in theirs.items() if value.kind.name == "POSITIONAL_OR_KEYWORD"]
+        for place, key in enumerate(by_place):
+            if key in ours and ours[key].kind.name == "POSITIONAL_OR_KEYWORD":
+                assert list(ours)[place] == key, (name, key)
+
+
+@pytest.mark.integration
+def test_mem0s_names_of_yesterday_and_what_is_not_there(mem0: Mem0Memory) -> None:
+    [added] = mem0.add(DOG, user_id="maya", metadata={"topic": "pets"}, prompt=None, timestamp="2026-01-05")["results"]
+    for number in range(25):
+        mem0.add(f"Fact number {number}.", user_id="maya")
+    assert len(mem0.search("A fact?", user_id="maya", rerank=False)["results"]) == 20
+    assert len(mem0.search("A fact?", user_id="maya", limit=3)["results"]) == 3
+    assert len(mem0.get_all(user_id="maya", limit=2)["results"]) == 2
+    mem0.update(added["id"], metadata={"topic": "animals"})
+    item = mem0.get(added["id"])
+    assert item is not None
+    assert (item["memory"], item["metadata"]) == (DOG, {"topic": "animals"})
+    assert item["created_at"].startswith("2026-01-05")
+    mem0.update(added["id"], data="Has a cat.")
+    mem0.update(memory_id=added["id"], text="Has two cats.")
+    assert [row["new_memory"] for row in mem0.history(added["id"])] == [DOG, DOG, "Has a cat.", "Has two cats."]
+    wrong: list[Any] = [
+        lambda: mem0.update(added["id"]),
+        lambda: mem0.update(added["id"], ""),
+        lambda: mem0.update(added["id"], "One.", data="Two."),
+        lambda: mem0.add(DOG, user_id="maya", expiration_date="2027-01-01"),
+        lambda: mem0.add(DOG, user_id="maya", user="noor"),
+        lambda: mem0.search("cats", user_id="maya", rerank=True),
+        lambda: mem0.search("cats", user_id="maya", top_k=0),
+        lambda: mem0.get_all(filters={"user_id": "*"}),
+        lambda: mem0.get_all(filters={"user_id": {"in": ["maya"]}}),
+        lambda: mem0.add(42, user_id="maya"),  # type: ignore[arg-type]
+        lambda: mem0.add([DOG], user_id="maya"),  # type: ignore[list-item]
+        lambda: mem0.add([{"role": "user"}], user_id="maya"),
+        lambda: mem0.add([{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}], user_id="maya"),
+    ]
+    for call in wrong:
+        with pytest.raises(InputError):
+            call()
 
 
 # Versions -------------------------------------------------------------------------------------------------------
@@ -215,8 +249,48 @@ def test_langgraph_puts_gets_searches_and_deletes(memory: Memory, tmp_path: Path
     for wrong in ({"content": LYON}, {"text": 3}):
         with pytest.raises(InputError, match="field"):
             store.put(maya, "x", wrong)
-    with pytest.raises(InputError, match=r"\$gt"):
-        store.search(maya, filter={"topic": {"$gt": 1}})
+    with pytest.raises(InputError, match=r"\$regex"):
+        store.search(maya, filter={"topic": {"$regex": "x"}})
+    with pytest.raises(InputError, match="number"):
+        store.search(maya, filter={"topic": {"$gt": "x"}})
+
+
+@needs_langgraph
+@pytest.mark.integration
+def test_langgraph_answers_as_its_own_store_does(memory: Memory) -> None:
+    from langgraph.store.memory import InMemoryStore
+
+    from roam.integrations.langgraph import RoamStore
+
+    store, own = RoamStore(memory), InMemoryStore()
+    places = [("users", "maya"), ("users", "noor", "pets"), ("a b", "ü/é@x"), ("100%",)]
+    for place in places:
+        for number in range(3):
+            value = {"text": f"{place[-1]} has fact {number}.", "n": number}
+            store.put(place, f"k{number}", value)
+            own.put(place, f"k{number}", value)
+    store.delete(places[0], "k0")
+    own.delete(places[0], "k0")
+    for options in (
+        {}, {"prefix": ("users",)}, {"suffix": ("pets",)}, {"prefix": ("*", "maya")}, {"max_depth": 1},
+        {"limit": 1, "offset": 1}, {"prefix": ("nobody",)},
+    ):  # fmt: skip
+        assert store.list_namespaces(**options) == own.list_namespaces(**options), options
+    for place in (*places, ("nobody",)):
+        for key in ("k0", "k1", "k9"):
+            mine, theirs = store.get(place, key), own.get(place, key)
+            assert (mine and mine.value, mine and mine.namespace) == (
+                theirs and theirs.value,
+                theirs and theirs.namespace,
+            )
+    filters = ({"n": 1}, {"n": {"$ne": 1}}, {"n": {"$gt": 0}}, {"n": {"$gte": 1, "$lt": 2}}, {"n": {"$lte": 0.5}}, None)
+    for where in filters:
+        for place in (("users",), *places):
+            found = {(item.namespace, item.key) for item in store.search(place, filter=where)}
+            assert found == {(item.namespace, item.key) for item in own.search(place, filter=where)}, (where, place)
+    pages = [[item.key for item in store.search(places[1], limit=2, offset=start)] for start in (0, 2)]
+    assert [len(page) for page in pages] == [2, 1]
+    assert {key for page in pages for key in page} == {"k0", "k1", "k2"}
 
 
 @needs_langgraph
@@ -275,3 +349,32 @@ def test_llama_index_stores_what_leaves_the_window_and_brings_back_what_fits(mem
 
     asyncio.run(run())
     assert len(texts_of(memory, memory.primaries(user="maya")[0].id)) == 1
+
+
+@needs_llama
+@pytest.mark.integration
+def test_llama_index_has_its_own_memory_use_the_block(memory: Memory) -> None:
+    from llama_index.core.base.llms.types import ChatMessage
+    from llama_index.core.memory import Memory as ChatMemory
+
+    from roam.integrations.llama_index import RoamMemoryBlock
+
+    async def run() -> str:
+        chat = ChatMemory.from_defaults(
+            session_id="maya",
+            token_limit=60,
+            chat_history_token_ratio=0.3,
+            token_flush_size=15,
+            memory_blocks=[RoamMemoryBlock(memory=memory, user="maya", budget=40)],
+            tokenizer_fn=str.split,
+        )
+        for text in (LYON, DOG, GHENT, BEAGLE, *(f"Said number {number} of the small talk." for number in range(8))):
+            await chat.aput(ChatMessage(role="user", content=text))
+        await chat.aput(ChatMessage(role="user", content="Where does the user live?"))
+        return " ".join(str(message.content) for message in await chat.aget())
+
+    prompt = asyncio.run(run())
+    assert f"<long_term_memory>\n{GHENT}" in prompt  # from the store: the message itself has left the window
+    assert {LYON, GHENT, DOG, BEAGLE} <= {
+        memory.get(member).observation.text for view in memory.primaries(user="maya") for member in view.members
+    }

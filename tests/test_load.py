@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import socket
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -52,7 +53,7 @@ def test_many_clients_at_once_lose_nothing(load_test: ModuleType, tmp_path: Path
 
 @pytest.mark.unit
 def test_load_is_put_on_this_machine_only(load_test: ModuleType) -> None:
-    for url in ("http://example.org", "http://192.168.0.1:8765", "nonsense"):
+    for url in ("http://example.org", "http://192.168.0.1:8765", "nonsense", "http://127.0.0.1:99999", "http://["):
         with pytest.raises(InputError, match="this machine"):
             load_test.run_load(url, clients=1, requests=1, seconds=1)
 
@@ -63,3 +64,22 @@ def test_percentiles(load_test: ModuleType) -> None:
     found = tally.summary()
     assert (round(found["p50_ms"]), round(found["p99_ms"]), found["answered"]) == (500, 990, 1000)
     assert load_test.Tally().summary() == {"answered": 0, "refused": 0, "failed": 0}
+
+
+@pytest.mark.unit
+def test_what_cannot_be_measured_is_refused(
+    load_test: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for wrong in (["--clients", "0"], ["--clients", "9", "--requests", "8"], ["--seconds", "0"]):
+        assert load_test.main(["--url", "http://127.0.0.1:9", *wrong]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert load_test.main(["--json", str(tmp_path / "no" / "load.json")]) == 2
+    assert "folder" in capsys.readouterr().err
+
+
+@pytest.mark.unit
+def test_a_connection_that_breaks_is_counted_as_a_failure(load_test: ModuleType) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        port = deaf.getsockname()[1]
+    report = load_test.run_load(f"http://127.0.0.1:{port}", clients=2, requests=4, seconds=5)
+    assert (report["add"]["failed"], report["search"]["failed"], report["acknowledged"]) == (2, 2, 0)

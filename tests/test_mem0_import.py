@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,57 @@ def test_a_history_gives_what_was_not_deleted_and_its_changes(history: Path, tmp
         assert memory.get("mem0-h1").observation.source == "mem0"
     assert history.read_bytes() == before
     assert not list(tmp_path.glob("history.db-*"))
+
+
+@pytest.mark.integration
+def test_a_history_that_mem0_itself_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("mem0") is None:
+        pytest.skip("mem0ai is not installed")
+    monkeypatch.setenv("MEM0_TELEMETRY", "False")
+    monkeypatch.setenv("MEM0_DIR", str(tmp_path))
+    from mem0.memory.storage import SQLiteManager
+
+    path = tmp_path / "mem0.db"
+    written = SQLiteManager(str(path))
+    written.add_history("m1", None, LYON, "ADD", created_at="2026-01-05T10:00:00-08:00")
+    written.add_history(
+        "m1", LYON, GHENT, "UPDATE", created_at="2026-01-05T10:00:00-08:00", updated_at="2026-03-01T10:00:00-08:00"
+    )
+    written.add_history("m2", None, DOG, "ADD", created_at="2026-01-06T10:00:00-08:00")
+    written.add_history("m2", DOG, None, "DELETE", is_deleted=1)
+    written.close()
+    assert load(tmp_path, str(path), "--user", "maya") == 0
+    with Memory.open(tmp_path / "m.db", manager=ScriptedRelations(), embedder=HashEmbedder()) as memory:
+        [view] = memory.primaries(user="maya")
+        assert view.text == f"{LYON} -> {GHENT}"
+
+
+@pytest.mark.integration
+def test_points_that_qdrant_itself_gave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("mem0") is None or importlib.util.find_spec("qdrant_client") is None:
+        pytest.skip("mem0ai and qdrant-client are not installed")
+    monkeypatch.setenv("MEM0_TELEMETRY", "False")
+    monkeypatch.setenv("MEM0_DIR", str(tmp_path))
+    from mem0.vector_stores.qdrant import Qdrant
+
+    store = Qdrant(collection_name="mem0", embedding_model_dims=2, path=str(tmp_path / "qdrant"))
+    payloads: list[dict[str, Any]] = [
+        {"data": DOG, "user_id": "maya", "created_at": "2026-01-07T09:00:00+00:00"},
+        {"data": BEAGLE, "user_id": "maya", "created_at": "2026-02-11T09:00:00+00:00"},
+        {"data": LYON, "agent_id": "coach", "created_at": "2026-02-12T09:00:00+00:00"},
+    ]
+    ids = [f"00000000-0000-0000-0000-00000000000{number}" for number in range(3)]
+    store.insert([[1.0, 0.0]] * 3, payloads, ids)
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parent.parent / "scripts" / "tutorials" / "mem0.md").read_text(encoding="utf-8")
+    [program] = re.findall(r"^```text\n(import json.*?)^```$", page, flags=re.M | re.S)
+    connect = 'QdrantClient(url="http://localhost:6333")'
+    assert connect in program
+    exec(compile(program.replace(connect, "CLIENT"), "mem0.md", "exec"), {"CLIENT": store.client})
+    assert load(tmp_path, "points.jsonl") == 0
+    with Memory.open(tmp_path / "m.db", manager=ScriptedRelations(), embedder=HashEmbedder()) as memory:
+        assert [view.atomic_text for view in memory.primaries(user="maya")] == [BEAGLE]
+        assert [view.text for view in memory.primaries(user="agent_id:coach")] == [LYON]
 
 
 @pytest.mark.integration

@@ -37,7 +37,7 @@ def load_language_model(path: Path) -> Any:
     encoder_decoder = AutoConfig.from_pretrained(path).is_encoder_decoder
     loader = AutoModelForSeq2SeqLM if encoder_decoder else AutoModelForCausalLM
     with quiet_loading():
-        return loader.from_pretrained(path, dtype=torch.float32)
+        return loader.from_pretrained(path, dtype=torch.float32, use_safetensors=True)
 
 
 def align_token_ids(model: Any, tokenizer: Any) -> None:

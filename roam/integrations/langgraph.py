@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import operator as operator_of
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote
@@ -43,6 +44,10 @@ from roam.validation import time_text
 WIDE = 100_000
 """Budget in tokens of a search: what is returned is bounded by `limit`, not by tokens."""
 _TIME = "observed_at"
+_SAME = {"$eq": True, "$ne": False}
+_ORDER: dict[str, Callable[[float, float], bool]] = {
+    "$gt": operator_of.gt, "$gte": operator_of.ge, "$lt": operator_of.lt, "$lte": operator_of.le,
+}  # fmt: skip
 
 
 class RoamStore(BaseStore):
@@ -174,15 +179,29 @@ def to_namespace(user: str) -> tuple[str, ...]:
 
 
 def matches(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a value passes a filter: `{field: what}`, or `{field: {"$eq" | "$ne": what}}`."""
+    """Whether a value passes a filter: `{field: what}`, or `{field: {operator: what}}`.
+
+    Operators are $eq, $ne, $gt, $gte, $lt and $lte; as in LangGraph's own stores the last four compare numbers. A field
+    that is missing or no number passes none of them.
+    """
     for field, test in wanted.items():
         tests = test if isinstance(test, Mapping) else {"$eq": test}
         for operator, operand in tests.items():
-            if operator not in ("$eq", "$ne"):
-                raise InputError(f"filter operator {operator!r}: $eq and $ne are understood")
-            if (value.get(field) == operand) is (operator == "$ne"):
+            if operator in _SAME:
+                passed = (value.get(field) == operand) is _SAME[operator]
+            elif operator in _ORDER:
+                passed = _ordered(value.get(field), operator, operand)
+            else:
+                raise InputError(f"filter operator {operator!r}: {', '.join([*_SAME, *_ORDER])} are understood")
+            if not passed:
                 return False
     return True
+
+
+def _ordered(found: Any, operator: str, operand: Any) -> bool:
+    if isinstance(operand, bool) or not isinstance(operand, (int, float)):
+        raise InputError(f"filter {operator} {operand!r}: give a number")
+    return isinstance(found, (int, float)) and not isinstance(found, bool) and _ORDER[operator](found, operand)
 
 
 def _fits(namespace: tuple[str, ...], condition: MatchCondition) -> bool:

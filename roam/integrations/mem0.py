@@ -20,14 +20,27 @@ from typing import Any, Self
 
 from roam.errors import InputError, NotFoundError
 from roam.events import Record
+from roam.integrations.mem0_arguments import (
+    SCOPES,
+    Messages,
+    Scope,
+    all_words,
+    kind_of,
+    messages_of,
+    most_of,
+    refuse_others,
+    scope_named,
+    scope_of,
+    users_words,
+)
 from roam.integrations.versions import erase_item, item_id, pack, replace_text, texts_of, unpack
 from roam.memory import Memory
 from roam.records import Decision, View
 from roam.relations import Relation
+from roam.validation import time_text
 
-SCOPES = ("user_id", "agent_id", "run_id")
+MOST = 20  # results of a search, as in mem0
 WIDE = 100_000  # tokens: what is returned is bounded by top_k
-Messages = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Extract = Callable[[Sequence[Mapping[str, Any]]], Sequence[str]]
 
 
@@ -40,7 +53,7 @@ class Mem0Memory:
 
     def __init__(self, memory: Memory, *, extract: Extract | None = None) -> None:
         """`extract` makes facts of messages; without it every message of the user is one fact."""
-        self.memory, self._extract = memory, extract or _users_words
+        self.memory, self._extract = memory, extract or users_words
 
     @classmethod
     def open(cls, path: str | Path, *, extract: Extract | None = None, **settings: Any) -> Self:
@@ -61,16 +74,21 @@ class Mem0Memory:
         metadata: Mapping[str, Any] | None = None,
         infer: bool = True,
         timestamp: str | None = None,
+        **others: Any,
     ) -> dict[str, list[dict[str, Any]]]:
         """Store facts; returns `{"results": [{"id", "memory", "event"}]}`.
 
         `event` is ADD for a new memory, UPDATE for one that supersedes or refines others (`previous_memory`), NONE for
         a fact that is known already; `id` then is that of the memory that stands for it. With `infer=False` nothing
         is run through `extract`.
+
+        Raises:
+            InputError: no scope, bad input, or what this store does not have (`expiration_date`, `prompt`, ...).
         """
-        scope = _scope(user_id, agent_id, run_id)
-        given = _messages(messages)
-        facts = (self._extract if infer else _all_words)(given)
+        refuse_others("add", others)
+        scope = scope_named(user_id, agent_id, run_id)
+        given = messages_of(messages)
+        facts = (self._extract if infer else all_words)(given)
         source = pack({**scope.extras, **({"metadata": dict(metadata)} if metadata else {})})
         results = []
         for fact in facts:
@@ -98,15 +116,19 @@ class Mem0Memory:
         run_id: str | None = None,
         filters: Mapping[str, Any] | None = None,
         top_k: int | None = None,
+        limit: int | None = None,
+        **others: Any,
     ) -> dict[str, list[dict[str, Any]]]:
-        """List current memories in arrival order."""
-        scope = _scope_of(filters, user_id, agent_id, run_id)
+        """List current memories in arrival order: all, or `top_k` of them (`limit` is mem0's earlier name of it)."""
+        refuse_others("get_all", others)
+        most = most_of(top_k, limit)
+        scope = scope_of(filters, user_id, agent_id, run_id)
         found = [
             self._item(record, view.text)
             for view in self.memory.primaries(user=scope.owner)
             if (record := self._seen(view, scope)) is not None
         ]
-        return {"results": found[:top_k]}
+        return {"results": found[:most]}
 
     def search(
         self,
@@ -116,11 +138,18 @@ class Mem0Memory:
         agent_id: str | None = None,
         run_id: str | None = None,
         filters: Mapping[str, Any] | None = None,
-        top_k: int = 20,
+        top_k: int | None = None,
         threshold: float | None = None,
+        limit: int | None = None,
+        **others: Any,
     ) -> dict[str, list[dict[str, Any]]]:
-        """Find what answers a question; `threshold` is the least cosine of a result."""
-        scope = _scope_of(filters, user_id, agent_id, run_id)
+        """Find what answers a question, 20 results at most unless `top_k` (earlier: `limit`) says otherwise.
+
+        `threshold` is the least cosine of a result.
+        """
+        refuse_others("search", others)
+        most = most_of(top_k, limit)
+        scope = scope_of(filters, user_id, agent_id, run_id)
         views = {view.id: view for view in self.memory.primaries(user=scope.owner)}
         results: list[dict[str, Any]] = []
         for hit in self.memory.search(query, user=scope.owner, budget=WIDE).hits:
@@ -129,19 +158,38 @@ class Mem0Memory:
             record = self._seen(views[hit.id], scope)
             if record is not None:
                 results.append({**self._item(record, hit.text), "score": hit.score})
-        return {"results": results[:top_k]}
+        return {"results": results[: MOST if most is None else most]}
 
-    def update(self, memory_id: str, data: str, metadata: Mapping[str, Any] | None = None) -> dict[str, str]:
-        """Replace a memory's text, and its metadata where some is given; the old text stays in the log.
+    def update(
+        self,
+        memory_id: str,
+        text: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        data: str | None = None,
+        **others: Any,
+    ) -> dict[str, str]:
+        """Replace a memory's text, its metadata, or both; the old text stays in the log.
+
+        `data` is mem0's earlier name of `text`.
 
         Raises:
             NotFoundError: an unknown memory.
+            InputError: neither a text nor metadata, or two texts.
         """
+        refuse_others("update", others)
+        if text is not None and data is not None:
+            raise InputError("text and data are both given: they are two names of the new text, give one")
+        new = data if text is None else text
+        if new is None and metadata is None:
+            raise InputError("nothing to update: give text, metadata or both")
         last = self._known(memory_id)[-1].observation
         extras = unpack(last.source)
         if metadata is not None:
             extras["metadata"] = dict(metadata)
-        replace_text(self.memory, item_id(memory_id), data, user=last.user, source=pack(extras))
+        told = time_text(last.observed_at) if new is None else None
+        kept = last.text if new is None else new
+        replace_text(self.memory, item_id(memory_id), kept, user=last.user, observed_at=told, source=pack(extras))
         return {"message": "Memory updated successfully!"}
 
     def delete(self, memory_id: str) -> dict[str, str]:
@@ -158,7 +206,7 @@ class Mem0Memory:
         self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
     ) -> dict[str, str]:
         """Erase all memories of a scope: every byte, and how many is said."""
-        scope = _scope(user_id, agent_id, run_id)
+        scope = scope_named(user_id, agent_id, run_id)
         if not scope.extras:
             count = self.memory.erase_user(scope.owner).observations
             return {"message": f"{count} memories deleted successfully!"}
@@ -201,7 +249,7 @@ class Mem0Memory:
             if cursor is None:
                 return
 
-    def _seen(self, view: View, scope: _Scope) -> Record | None:
+    def _seen(self, view: View, scope: Scope) -> Record | None:
         """The record of a view that a scope sees: one of its facts was told there."""
         record = self.memory.get(view.id, user=scope.owner)
         members = (self.memory.get(member, user=scope.owner) for member in view.members)
@@ -213,7 +261,7 @@ class Mem0Memory:
         told = (observation.observed_at or record.recorded_at).isoformat()
         item: dict[str, Any] = {"id": item_id(observation.id), "memory": text, "created_at": told}
         item["updated_at"] = record.recorded_at.isoformat()
-        kind, owner = _kind_of(observation.user)
+        kind, owner = kind_of(observation.user)
         item[kind] = owner
         item.update({name: extras[name] for name in SCOPES if name in extras})
         item["metadata"] = extras.get("metadata")
@@ -230,66 +278,3 @@ class Mem0Memory:
 
     def _text(self, observation_id: str) -> str:
         return self.memory.get(observation_id).observation.text
-
-
-class _Scope:
-    """Whose memory, and what narrows it down."""
-
-    def __init__(self, owner: str, extras: Mapping[str, str], metadata: Mapping[str, Any]) -> None:
-        self.owner, self.extras, self._metadata = owner, dict(extras), dict(metadata)
-
-    def holds(self, record: Record) -> bool:
-        told = unpack(record.observation.source)
-        kept = told.get("metadata") or {}
-        return all(told.get(name) == value for name, value in self.extras.items()) and all(
-            kept.get(name) == value for name, value in self._metadata.items()
-        )
-
-
-def _scope(
-    user_id: str | None, agent_id: str | None, run_id: str | None, metadata: Mapping[str, Any] | None = None
-) -> _Scope:
-    given = {name: value for name, value in zip(SCOPES, (user_id, agent_id, run_id), strict=True) if value is not None}
-    if not given:
-        raise InputError("no scope: give at least one of user_id, agent_id and run_id")
-    kind = next(iter(given))
-    owner = given.pop(kind)
-    if kind != "user_id":
-        owner = f"{kind}:{owner}"
-    elif owner.startswith(("agent_id:", "run_id:")):
-        raise InputError(f"user_id is {owner!r}: a user's name may not begin with 'agent_id:' or 'run_id:'")
-    return _Scope(owner, given, metadata or {})
-
-
-def _scope_of(
-    filters: Mapping[str, Any] | None, user_id: str | None, agent_id: str | None, run_id: str | None
-) -> _Scope:
-    wanted = dict(filters or {})
-    given = zip(SCOPES, (user_id, agent_id, run_id), strict=True)
-    user, agent, run = (wanted.pop(name, None) if value is None else value for name, value in given)
-    if any(isinstance(value, (Mapping, list)) for value in wanted.values()) or {"AND", "OR", "NOT"} & set(wanted):
-        raise InputError(
-            f"filters are {sorted(wanted)}: plain equality of user_id, agent_id, run_id and metadata is taken"
-        )
-    return _scope(user, agent, run, metadata=wanted)
-
-
-def _kind_of(owner: str) -> tuple[str, str]:
-    kind, colon, name = owner.partition(":")
-    return (kind, name) if colon and kind in SCOPES else ("user_id", owner)
-
-
-def _messages(messages: Messages) -> list[Mapping[str, Any]]:
-    if isinstance(messages, str):
-        return [{"role": "user", "content": messages}]
-    if isinstance(messages, Mapping):
-        return [messages]
-    return list(messages)
-
-
-def _users_words(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [str(message["content"]) for message in messages if message.get("role") == "user"]
-
-
-def _all_words(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [str(message["content"]) for message in messages if message.get("role") != "system"]

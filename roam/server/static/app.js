@@ -45,14 +45,22 @@ async function show() {
 function askKey() {
   const dialog = byId("ask-key");
   byId("key").value = "";
-  dialog.onclose = () => { setKey(byId("key").value); start(); };
+  dialog.onclose = () => {
+    if (dialog.returnValue === "ok") {
+      setKey(byId("key").value);
+      start();
+    } else if (!panel.childElementCount) { // put off with Escape: what to do next must be on the page
+      panel.replaceChildren(h("p", { className: "empty" }, "This server asks for an API key: press “API key…”."));
+    }
+  };
+  dialog.returnValue = "cancel";
   if (!dialog.open) dialog.showModal();
 }
 
 async function start() {
-  const health = await get("health");
-  byId("change-key").hidden = !health.keys;
   try {
+    const health = await get("health");
+    byId("change-key").hidden = !health.keys;
     const { users } = await get("users");
     byId("users").replaceChildren(...users.map((user) => h("option", { value: user })));
     if (!place().user && users.length === 1) go({ user: users[0] });

@@ -43,6 +43,27 @@ export function say(message, action = null) {
   byId("status").replaceChildren(h("div", {}, h("span", {}, message), button));
 }
 
+// A list that comes in pages, with a button for the next one. `fetch(cursor)` gives {items, next}, `build` an element each.
+export async function paged(list, fetch, build) {
+  const more = h("button", { className: "more", hidden: true }, "Show more");
+  let cursor = null;
+  const next = async () => {
+    const page = await fetch(cursor), built = page.items.map(build);
+    list.append(...built);
+    cursor = page.next;
+    more.hidden = !cursor;
+    return built;
+  };
+  more.addEventListener("click", async () => {
+    more.disabled = true; // a second press must not fetch the same page again
+    const built = await next().catch((error) => say(error.message));
+    more.disabled = false;
+    (built?.[0]?.querySelector("summary, button") ?? more).focus();
+  });
+  await next();
+  return more;
+}
+
 // Resolves to true once confirmed; with `typed`, only when exactly that was typed.
 export function confirmed({ title, text, yes, typed = null }) {
   const dialog = byId("confirm"), input = byId("confirm-input"), label = byId("confirm-label");

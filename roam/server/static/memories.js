@@ -1,18 +1,21 @@
 // The Primaries of a user, each with its evidence, the chain of its values over time, and why it is where it is.
 
-import { all, get, post } from "/static/api.js";
-import { bars, confirmed, h, say, tag, time } from "/static/dom.js";
+import { get, post } from "/static/api.js";
+import { bars, confirmed, h, paged, say, tag, time } from "/static/dom.js";
+
+const PART = 50; // facts of a chain that are asked for at once
 
 export async function showMemories(panel, user, reload) {
-  const views = await all("memories", { user });
-  if (!views.length) {
-    panel.replaceChildren(h("p", { className: "empty" }, `Nothing is stored of ${user}.`));
-    return;
-  }
-  panel.replaceChildren(
-    h("p", { className: "meta" }, `${views.length} current ${views.length === 1 ? "memory" : "memories"}`),
-    ...views.map((view) => card(view, user, reload)),
-  );
+  const list = h("div"), count = h("p", { className: "meta" });
+  const more = await paged(list, async (cursor) => {
+    const page = await get("memories", { user, cursor });
+    const shown = list.childElementCount + page.items.length;
+    count.textContent = page.next
+      ? `the first ${shown} current memories` : `${shown} current ${shown === 1 ? "memory" : "memories"}`;
+    return page;
+  }, (view) => card(view, user, reload));
+  panel.replaceChildren(...(list.childElementCount
+    ? [count, list, more] : [h("p", { className: "empty" }, `Nothing is stored of ${user}.`)]));
 }
 
 function card(view, user, reload) {
@@ -21,7 +24,7 @@ function card(view, user, reload) {
   const details = h("details", {
     ontoggle: () => {
       if (details.open && !body.childElementCount) {
-        chain(view, user, reload).then((list) => body.replaceChildren(list), (error) => say(error.message));
+        chain(view, user, reload).then((parts) => body.replaceChildren(...parts), (error) => say(error.message));
       }
     },
   }, h("summary", {}, count > 1 ? `Why, and the ${count} facts behind it` : "Why"), body);
@@ -31,14 +34,33 @@ function card(view, user, reload) {
     details);
 }
 
-// Members in time order; undated ones keep their place in arrival order, as in the store.
+// The facts behind a view over time. They are asked for in parts, the latest first: a view may stand for hundreds.
 async function chain(view, user, reload) {
-  const arrived = await Promise.all(view.members.map((id) => get("explain", { user, id })));
+  const list = h("ol", { className: "chain", ariaLabel: "facts over time" });
+  const earlier = h("button", { hidden: true }, "Show earlier facts");
+  let left = view.members.length;
+  const show = async () => {
+    const from = Math.max(0, left - PART);
+    list.prepend(...await part(view.members.slice(from, left), user, reload));
+    left = from;
+    earlier.hidden = left === 0;
+  };
+  earlier.addEventListener("click", async () => {
+    earlier.disabled = true;
+    await show().catch((error) => say(error.message));
+    earlier.disabled = false;
+  });
+  await show();
+  return [earlier, list];
+}
+
+// Members in time order (of those that were asked for together); undated ones keep their place in arrival order, as in the store.
+async function part(members, user, reload) {
+  const arrived = await Promise.all(members.map((id) => get("explain", { user, id })));
   const moment = (entry) => entry.observation.observed_at;
   const dated = arrived.filter(moment).sort((one, other) => Date.parse(moment(one)) - Date.parse(moment(other)));
   const explained = arrived.map((entry) => (moment(entry) ? dated.shift() : entry));
-  return h("ol", { className: "chain", ariaLabel: "facts over time" },
-    explained.map((entry) => member(entry, user, reload)));
+  return explained.map((entry) => member(entry, user, reload));
 }
 
 function member(entry, user, reload) {
