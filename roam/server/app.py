@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -66,7 +67,10 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await stores.close()
+        try:
+            await stores.close()
+        finally:
+            await asyncio.to_thread(spans.flush)
 
     app = FastAPI(
         title="ROAM distilled",

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from roam.errors import ConfigError
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+FLUSH_MS = 5_000
+"""How long the end waits for a collector that does not answer."""
 
 
 class Span(Protocol):
@@ -31,6 +32,10 @@ class Tracing(Protocol):
         """Span of one step within."""
         ...
 
+    def flush(self) -> None:
+        """Send what has not been sent: a signal may end the process before anything else does it."""
+        ...
+
 
 class _Nothing:
     def set_attribute(self, key: str, value: Any) -> None:
@@ -47,6 +52,9 @@ class NoTracing:
     @contextmanager
     def span(self, name: str, **attributes: int | str) -> Iterator[Span]:
         yield _Nothing()
+
+    def flush(self) -> None:
+        pass
 
 
 class OpenTelemetry:
@@ -69,6 +77,12 @@ class OpenTelemetry:
     def span(self, name: str, **attributes: int | str) -> Iterator[Span]:
         with self._tracer.start_as_current_span(name, attributes=attributes) as span:
             yield span
+
+    def flush(self) -> None:
+        # The API alone has no providers that keep spans back.
+        flush = getattr(self._trace.get_tracer_provider(), "force_flush", None)
+        if flush is not None:
+            flush(FLUSH_MS)
 
 
 def find_tracing() -> Tracing:
