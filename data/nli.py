@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from data.pairs import ALIASES, LabelledPair, file_sha256, with_groups, write_pairs
-from data.rows import Problem, Row, is_csv, raise_problems, read_csv, read_jsonl, read_source
+from data.rows import Problem, Row, raise_problems, read_rows
 from roam.arguments import ArgumentParser
 from roam.errors import ConfigError, RoamError
 from roam.relations import SWAPPED, Relation
 
-HELD_OUT = "-"
+NO_MAJORITY = "-"
 """Label of examples without a majority among their annotators (SNLI, MNLI); they are left out."""
 NAMES: Mapping[str, str] = {
     "entailment": "entailment", "neutral": "neutral", "contradiction": "contradiction",
@@ -39,21 +39,17 @@ STRICT: Mapping[str, tuple[Relation, ...]] = {
 }  # fmt: skip
 OLD = (*ALIASES["old"], "ori_sentence")
 NEW = (*ALIASES["new"], "new_sentence")
-LABEL = (*ALIASES["label"], "gold_label_edited")
+LABEL = ALIASES["label"]
 
 
 def read_nli(path: Path, *, strict: bool) -> list[LabelledPair]:
     """The examples of a CSV, TSV or JSONL file as pairs; `DataError` names the first bad lines."""
-    text = read_source(path)
-    if is_csv(path, text):
-        rows, problems = read_csv(path, text, [frozenset(OLD), frozenset(NEW), frozenset(LABEL)])
-    else:
-        rows, problems = read_jsonl(path, text)
+    rows, problems = read_rows(path, [frozenset(OLD), frozenset(NEW), frozenset(LABEL)])
     source = "-".join((*path.absolute().parts[-2:-1], path.stem))  # many sets call their files train and dev
     pairs = []
     for row in rows:
         old, new, label = (_first(row, names) for names in (OLD, NEW, LABEL))
-        if label == HELD_OUT:
+        if label == NO_MAJORITY:
             continue
         if not old or not new or label not in NAMES:
             wanted = "premise, hypothesis and a label of entailment, neutral, contradiction"

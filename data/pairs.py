@@ -28,11 +28,9 @@ from data.rows import (
     Problem,
     Row,
     check_text,
-    is_csv,
     raise_problems,
-    read_csv,
     read_jsonl,
-    read_source,
+    read_rows,
 )
 from roam.errors import DataError, InputError
 from roam.relations import RELATIONS, Relation, parse_relation
@@ -130,11 +128,7 @@ def iter_pairs(path: str | Path, *, lines_at_once: int = 1024) -> Iterator[Label
 
 def scan_pairs(path: str | Path) -> tuple[list[LabelledPair], list[Problem]]:
     """The readable pairs of a file and a problem for each fault found; `DataError` only if the file is no such file."""
-    text = read_source(path)
-    if is_csv(path, text):
-        rows, problems = read_csv(path, text, [frozenset(ALIASES[name]) for name in _REQUIRED])
-    else:
-        rows, problems = read_jsonl(path, text)
+    rows, problems = read_rows(path, [frozenset(ALIASES[name]) for name in _REQUIRED])
     pairs = []
     for row in rows:
         pair, faults = _parse_row(row, Path(path).stem)

@@ -70,6 +70,12 @@ def is_csv(path: str | Path, text: str) -> bool:
     return text.lstrip()[:1] not in {"{", "["}
 
 
+def read_rows(path: str | Path, required: Sequence[frozenset[str]]) -> tuple[list[Row], list[Problem]]:
+    """Rows of a JSONL or CSV file and the problems met; a CSV header needs a column of each set in `required`."""
+    text = read_source(path)
+    return read_csv(path, text, required) if is_csv(path, text) else read_jsonl(path, text)
+
+
 def read_jsonl(path: str | Path, text: str) -> tuple[list[Row], list[Problem]]:
     """Objects of a JSONL text, one a line; blank lines are skipped, lines that are no object become problems."""
     rows: list[Row] = []

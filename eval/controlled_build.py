@@ -73,7 +73,7 @@ def with_candidates(episode: Episode, texts: Sequence[str]) -> Episode:
     for number, text in enumerate(texts):
         before = (first - timedelta(days=7 * (len(texts) - number))).isoformat()
         time = before if kind == "II" else rest[number * len(rest) // len(texts)].time
-        added.append(EpisodeMemory(f"c{number}", text, time, MemoryRole.CONFOUNDER, kind))
+        added.append(EpisodeMemory(f"confounder-{number}", text, time, MemoryRole.CONFOUNDER, kind))
     return replace(episode, memories=tuple(sorted([*rest, *added], key=lambda memory: memory.time)), pool_type=None)
 
 

@@ -19,6 +19,7 @@ from roam.relations import RELATIONS, Relation
 from roam.writing import write_at_once
 
 CARD = "roam.json"
+WEIGHTS = "adapter_model.safetensors"  # as PEFT names it
 FORMAT = 1
 PAIR_TEMPLATE = "old-new/1"
 """Version of how a pair is laid out: the tokenizer's own two-segment form, OLD first."""
@@ -82,9 +83,9 @@ class AdapterCard:
 
 def weights_hash(folder: Path) -> str:
     """SHA-256 of the adapter's safetensors file."""
-    path = folder / "adapter_model.safetensors"
+    path = folder / WEIGHTS
     if not path.is_file():
-        raise AdapterError(f"{folder} has no adapter_model.safetensors; give the folder that training saved")
+        raise AdapterError(f"{folder} has no {WEIGHTS}; give the folder that training saved")
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

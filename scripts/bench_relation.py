@@ -34,6 +34,7 @@ from roam.onnx_model import session_threads  # noqa: E402
 from roam.records import Pair  # noqa: E402
 from roam.relation_model import PairClassifier, TorchRelationModel  # noqa: E402
 from roam.relations import RELATIONS  # noqa: E402
+from scripts.speed.refused import refused  # noqa: E402
 from training.export import export_merged  # noqa: E402
 
 PEER = "CrossEncoder.predict"
@@ -159,13 +160,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if len(pairs) < max(args.batches):
             raise InputError(f"{args.pairs} holds {len(pairs)} pairs: too few for a batch of {max(args.batches)}")
         text = json.dumps(bench(adapter_folder(args.adapter), pairs, args.batches, args.repeats, args.swaps), indent=2)
-    except RoamError as error:
-        print(f"bench_relation: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as error:
-        name = error.name or "a package"
-        print(f"bench_relation: {name} is not installed: pip install -c constraints.txt {name}", file=sys.stderr)
-        return 2
+    except (RoamError, ModuleNotFoundError) as error:
+        return refused("bench_relation", error)
     print(text)
     if args.out:
         args.out.write_text(text + "\n", encoding="utf-8")

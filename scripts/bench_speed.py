@@ -30,6 +30,7 @@ from roam.errors import InputError, RoamError  # noqa: E402
 from roam.managers import adapter_folder  # noqa: E402
 from roam.onnx_model import session_threads  # noqa: E402
 from scripts.speed.plan import TINY, Plan, Sizes  # noqa: E402
+from scripts.speed.refused import refused  # noqa: E402
 from scripts.speed.report import levels, markdown, picture  # noqa: E402
 
 KEPT = ROOT / "scripts" / "speed" / "results"
@@ -141,13 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             measure(names, plan, out, kept, again=args.again)
         if args.keep:
             keep(out, KEPT)
-    except RoamError as error:
-        print(f"bench_speed: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as error:
-        name = error.name or "a package"
-        print(f"bench_speed: {name} is not installed: pip install -c constraints.txt {name}", file=sys.stderr)
-        return 2
+    except (RoamError, ModuleNotFoundError) as error:
+        return refused("bench_speed", error)
     print((out / "speed.md").read_text(encoding="utf-8"))
     return 0
 

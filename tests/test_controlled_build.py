@@ -28,6 +28,7 @@ def hashing(monkeypatch: pytest.MonkeyPatch) -> None:
 def without_confounders(question_type: str) -> dict[str, Any]:
     found = record(question_type)
     found["memories"] = [memory for memory in found["memories"] if memory["role"] != "confounder"]
+    found["memories"][0]["id"] = "c0"  # no id that a confounder may take again
     return found
 
 

@@ -58,7 +58,12 @@ def test_half_of_the_pairs_change_places_with_their_labels(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(HEADER + "a,b,maybe\n", "label is 'maybe'"), ("text,label\na,entailment\n", "premise")]
+    ("content", "message"),
+    [
+        (HEADER + "a,b,maybe\n", "label is 'maybe'"),
+        ("text,label\na,entailment\n", "premise"),
+        ("sentence1,sentence2,gold_label_edited\na,b,neutral\n", "gold_label"),
+    ],  # a label of other texts (ScoNe)
 )
 def test_sets_that_are_no_nli(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "odd.csv"
@@ -110,8 +115,9 @@ def test_training_on_open_labels(tmp_path: Path, streaming: bool) -> None:
         lora_rank=4,
     )  # fmt: skip
     assert train(config).adapter.is_dir()
-    with pytest.raises(ConfigError, match="label_smoothing=0"):
-        train(replace(config, label_smoothing=0.1, out=str(tmp_path / "smoothed")))
+    for key in ("label_smoothing", "soft_labels"):
+        with pytest.raises(ConfigError, match=f"set {key}=0"):
+            train(replace(config, **{key: 0.1}, out=str(tmp_path / key)))  # type: ignore[arg-type]
 
 
 def test_a_mix_draws_from_each_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

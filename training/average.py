@@ -17,15 +17,13 @@ from typing import Any
 
 from data.pairs import LabelledPair, file_sha256
 from eval.provenance import versions
-from roam.adapters import AdapterCard, read_card, weights_hash, write_card
+from roam.adapters import CARD, WEIGHTS, AdapterCard, read_card, weights_hash, write_card
 from roam.arguments import ArgumentParser
 from roam.errors import AdapterError, ConfigError, RoamError
 from roam.relation_model import TorchRelationModel
 from training.card import write_model_card
 from training.relation import read_split
-from training.saving import calibrate
-
-WEIGHTS = "adapter_model.safetensors"
+from training.saving import calibrate, trained_on
 
 
 def averaged(folders: Sequence[Path]) -> dict[str, Any]:
@@ -63,9 +61,10 @@ def one_kind(folders: Sequence[Path]) -> list[AdapterCard]:
 
 def data_of(cards: Sequence[AdapterCard], dev: str) -> Mapping[str, str]:
     """Hashes of all that the parts were trained on and of the dev pairs of the average."""
-    found = {f"part {number}: {name}": digest for number, card in enumerate(cards, 1)
-             for name, digest in card.data_hash.items() if "dev" not in name}  # fmt: skip
-    return {**found, Path(dev).name: file_sha256(dev)}
+    found = {Path(dev).name: file_sha256(dev)}
+    for number, card in enumerate(cards, 1):
+        found |= trained_on(card, f"part {number}")
+    return found
 
 
 def average(folders: Sequence[Path], out: Path, dev: str, pairs: Sequence[LabelledPair], cost: float) -> AdapterCard:
@@ -78,7 +77,7 @@ def average(folders: Sequence[Path], out: Path, dev: str, pairs: Sequence[Labell
     tensors = averaged(folders)
     out.mkdir(parents=True, exist_ok=True)
     for file in folders[0].iterdir():
-        if file.name not in (WEIGHTS, "roam.json", "README.md"):
+        if file.name not in (WEIGHTS, CARD, "README.md"):
             shutil.copy(file, out / file.name)
     save_file(tensors, out / WEIGHTS, metadata={"format": "pt"})
     card = replace(

@@ -25,7 +25,7 @@ from data.pairs import file_sha256, read_pairs
 from eval.experiments_record import NAME, RESULTS, measured, write_run
 from eval.provenance import versions
 from eval.relation import evaluate
-from roam.adapters import read_card
+from roam.adapters import WEIGHTS, read_card
 from roam.arguments import ArgumentParser
 from roam.errors import ConfigError, DataError, RoamError
 from roam.relation_model import TorchRelationModel
@@ -148,7 +148,7 @@ def parameters(model: TorchRelationModel, adapter: Path) -> dict[str, int]:
 
     from safetensors import safe_open
 
-    with safe_open(str(adapter / "adapter_model.safetensors"), "np") as weights:
+    with safe_open(str(adapter / WEIGHTS), "np") as weights:
         trained = sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118 - no mapping
     return {"total": sum(value.numel() for value in model.model.parameters()), "trained": trained}
 

@@ -96,16 +96,17 @@ def columns(
 
 def encoded_rows(pairs: Sequence[LabelledPair], tokenizer: Any, config: RelationConfig) -> list[dict[str, Any]]:
     """The same, one mapping a pair, as a stream yields them."""
-    check_smoothing(pairs, config)
+    check_open_labels(pairs, config)
     partial = not config.label_smoothing
     found = columns(pairs, tokenizer, config.max_length, soft=config.soft_labels > 0, partial=partial)
     return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
 
 
-def check_smoothing(pairs: Sequence[LabelledPair], config: RelationConfig) -> None:
-    """`ConfigError` for smoothing where labels leave others open: it would push the mass onto one of them."""
-    if config.label_smoothing and any(pair.also for pair in pairs):
-        raise ConfigError(f"{config.train} has pairs with `also`: set label_smoothing=0, their labels are soft already")
+def check_open_labels(pairs: Sequence[LabelledPair], config: RelationConfig) -> None:
+    """`ConfigError` for a loss that would push the mass onto one relation where the label leaves others open."""
+    for key in ("label_smoothing", "soft_labels"):
+        if getattr(config, key) and any(pair.also for pair in pairs):
+            raise ConfigError(f"{config.train} has pairs with `also`: set {key}=0, their labels are soft already")
 
 
 def macro_f1(logits: np.ndarray, labels: np.ndarray) -> float:
@@ -194,7 +195,7 @@ def build_trainer(
             batch=config.batch_size, seed=config.seed, held_out=frozenset(pair.group for pair in dev_pairs),
         )  # fmt: skip
     else:
-        check_smoothing(train_pairs, config)
+        check_open_labels(train_pairs, config)
         dataset = encode(train_pairs, tokenizer, config.max_length, soft=config.soft_labels > 0)
     trainer = PairTrainer(
         config, model=model, args=arguments, train_dataset=dataset,

@@ -147,8 +147,12 @@ def earlier_data(config: RelationConfig) -> dict[str, str]:
     """Hashes of what the initial adapter had been trained on, when there is one."""
     if config.initial_adapter is None:
         return {}
-    card = read_card(Path(config.initial_adapter))
-    return {f"before: {name}": digest for name, digest in card.data_hash.items() if "dev" not in name}
+    return trained_on(read_card(Path(config.initial_adapter)), "before")
+
+
+def trained_on(card: AdapterCard, where: str) -> dict[str, str]:
+    """Hashes of the files that an adapter's weights have seen, dev files left out; `where` stands before each name."""
+    return {f"{where}: {name}": digest for name, digest in card.data_hash.items() if "dev" not in name}
 
 
 def draw_curve(history: Sequence[Mapping[str, Any]], path: Path) -> None:
