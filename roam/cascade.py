@@ -62,6 +62,15 @@ def load_cascade(name: str, *, base: str | Path | None = None) -> CascadeRelatio
     For example "cascade:runs/fast/adapter,pretrained,0.6" or "cascade:pretrained@onnx-int8,pretrained@onnx,0.4".
     Raises `InputError` for a name of another form, and what loading an adapter raises.
     """
+    from roam.managers import load_manager
+
+    adapters, margin = parse_cascade(name)
+    fast, accurate = (load_manager(one, base=base, backend=backend).relation_model for one, backend in adapters)
+    return CascadeRelationModel(fast, accurate, margin)
+
+
+def parse_cascade(name: str) -> tuple[list[tuple[str, str | None]], float]:
+    """The (adapter, backend) of both models of a cascade's name, None for the default backend, and its margin."""
     parts = name.removeprefix(PREFIX).split(",")
     if not name.startswith(PREFIX) or len(parts) != 3 or not all(parts):
         raise InputError(f"{name!r} is no cascade: write {FORM}, each model as ADAPTER or ADAPTER@BACKEND")
@@ -69,11 +78,5 @@ def load_cascade(name: str, *, base: str | Path | None = None) -> CascadeRelatio
         margin = float(parts[2])
     except ValueError:
         raise InputError(f"{name!r}: {parts[2]!r} is no margin; give a number from 0 to 1") from None
-    return CascadeRelationModel(_one(parts[0], base), _one(parts[1], base), margin)
-
-
-def _one(name: str, base: str | Path | None) -> RelationModel:
-    from roam.managers import load_manager
-
-    adapter, _, backend = name.partition("@")
-    return load_manager(adapter, base=base, backend=backend or None).relation_model
+    found = [one.partition("@") for one in parts[:2]]
+    return [(adapter, backend or None) for adapter, _, backend in found], margin

@@ -296,18 +296,12 @@ def memory_missing(path: str) -> bool:
 
 
 def _default_factory(args: argparse.Namespace) -> MemoryFactory:
-    load = _default_loader(args)
-
     def open_memory(path: str, *, reindex: bool = False) -> Memory:
-        from roam.cli_manager import LazyRelationModel
+        from roam.cli_manager import choose_manager
         from roam.memory import Memory
 
-        if args.manager in ("prompted", "served"):
-            return Memory.open(path, manager=args.manager, fusion="manager", reindex=reindex)
-        if args.manager.startswith("cascade:"):  # two models: nothing is known of them before they are loaded
-            return Memory.open(path, manager=load().relation_model, reindex=reindex)
-        model = LazyRelationModel(args.manager, base=args.base, backend=args.backend)
-        return Memory.open(path, manager=model, reindex=reindex)
+        manager, fusion = choose_manager(args.manager, base=args.base, backend=args.backend)
+        return Memory.open(path, manager=manager, fusion=fusion, reindex=reindex)
 
     return open_memory
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from roam.cli_render import to_json
-from roam.errors import RoamError
+from roam.database import POSTGRES_SCHEMES
+from roam.errors import RoamError, StoreError
 
 if TYPE_CHECKING:
     from roam.cli import ManagerLoader
@@ -45,7 +46,7 @@ def doctor(args: argparse.Namespace, load_manager: ManagerLoader) -> int:
     checks = [Check("roam", True, roam.__version__), Check("python", True, platform.python_version())]
     checks += [_package(name) for name in (*CORE, *MODELS)]
     checks += [_optional(extra, names) for extra, names in OPTIONAL.items()]
-    checks += [_vectors(), _adapter(args), *_bases(args.manager), _cache(), _store(args.db)]
+    checks += [_vectors(), *_adapters(args), *_bases(args.manager), _cache(), _store(args.db)]
     if args.attempt:
         checks.append(_attempt(load_manager))
     if args.json:
@@ -93,30 +94,40 @@ def _vectors() -> Check:
     return Check("vector search", True, f"SQLite {version}, sqlite-vec {extension}")
 
 
-def _adapter(args: argparse.Namespace) -> Check:
+def _adapters(args: argparse.Namespace) -> list[Check]:
+    from roam.managers import adapters_of
+
+    try:
+        found = adapters_of(args.manager, args.backend)
+    except RoamError as error:
+        return [Check("adapter", False, str(error))]
+    if not found:
+        return [Check("adapter", True, f"none: {args.manager} asks a server")]
+    return [_adapter(*one) for one in found]
+
+
+def _adapter(name: str, backend: str | None) -> Check:
     from roam.backends import plan_backend
     from roam.managers import adapter_folder
 
     try:
-        plan = plan_backend(adapter_folder(args.manager), args.backend)
+        plan = plan_backend(adapter_folder(name), backend)
     except RoamError as error:
         return Check("adapter", False, str(error))
-    return Check(
-        "adapter", True, f"{args.manager}: {plan.card.base}, model {plan.digest} on {plan.backend} ({plan.reason})"
-    )
+    return Check("adapter", True, f"{name}: {plan.card.base}, model {plan.digest} on {plan.backend} ({plan.reason})")
 
 
 def needed_bases(manager: str) -> list[str]:
     """Names of the base weights that a manager and the search need."""
     from roam.adapters import read_card
     from roam.embedders import DEFAULT_EMBEDDER
-    from roam.managers import adapter_folder
+    from roam.managers import adapter_folder, adapters_of
     from roam.onnx_model import MANIFEST
 
-    folder = adapter_folder(manager)
-    if (folder / MANIFEST).is_file():  # an exported model has its base's weights in it
-        return [DEFAULT_EMBEDDER]
-    return list(dict.fromkeys([read_card(folder).base, DEFAULT_EMBEDDER]))
+    folders = [adapter_folder(name) for name, _ in adapters_of(manager)]
+    # An exported model has its base's weights in it.
+    bases = [read_card(folder).base for folder in folders if not (folder / MANIFEST).is_file()]
+    return list(dict.fromkeys([*bases, DEFAULT_EMBEDDER]))
 
 
 def _bases(manager: str) -> list[Check]:
@@ -157,8 +168,13 @@ def _store(path: str) -> Check:
     """The store's file or database, opened read-only: a doctor changes nothing."""
     if path == ":memory:":
         return Check("store", True, path)
-    if "://" in path:
+    if path.startswith(POSTGRES_SCHEMES):
         return _store_database(path)
+    if "://" in path:
+        from roam.server.settings import without_password
+
+        shown = without_password(path)
+        return Check("store", False, f"{shown} is not supported: give a file or a postgresql:// address")
     file = Path(path)
     if not file.is_file():
         if not os.access(file.absolute().parent, os.W_OK | os.X_OK):
@@ -192,14 +208,13 @@ def _store_file(file: Path) -> Check:
 
 
 def _store_database(url: str) -> Check:
-    from roam.schema import SCHEMA_VERSION
     from roam.server.settings import without_password
 
     shown = without_password(url)
     try:
         import psycopg
 
-        from roam.postgres_schema import stored_version
+        from roam.postgres_schema import refuse_foreign, stored_version
     except ModuleNotFoundError as error:
         return Check("store", False, f"{shown}: {error.name} is not installed: pip install 'roam-distilled[postgres]'")
     try:
@@ -207,15 +222,20 @@ def _store_database(url: str) -> Check:
             connection.read_only = True
             server = connection.info.parameter_status("server_version")
             extension = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
+            refuse_foreign(lambda sql: connection.execute(sql).fetchall(), shown)
             version = stored_version(lambda sql: connection.execute(sql).fetchall())
+    except StoreError as error:
+        return Check("store", False, str(error))
+    except psycopg.ProgrammingError as error:
+        if error.sqlstate is None:  # of the address; what it says repeats parts of it, so of a password
+            return Check("store", False, f"{shown} is no address that PostgreSQL takes: correct --db or ROAM_DB")
+        return Check("store", False, f"{shown} has a table meta of another program: name a schema for the store")
     except psycopg.Error as error:
         told = str(error).strip().partition("\n")[0]
         return Check("store", False, f"{shown} is out of reach ({told}): start the server, or correct --db or ROAM_DB")
     if extension is None:
         remedy = "have an administrator run CREATE EXTENSION vector in this database (roam/FLEETS.md)"
         return Check("store", False, f"{shown}: PostgreSQL {server} without pgvector: {remedy}")
-    if version > SCHEMA_VERSION:
-        return Check("store", False, f"{shown} has schema {version}, this version knows {SCHEMA_VERSION}: upgrade roam")
     found = "none yet" if version == 0 else f"schema {version}"
     return Check("store", True, f"{shown} ({found}), PostgreSQL {server}, pgvector {extension[0]}")
 

@@ -83,8 +83,10 @@ def misspelt(keys: Iterable[object]) -> str | None:
     given = [str(key) for key in keys]
     missing = [field for field in FIELDS if field not in given]
     for key in given:
+        if key in FIELDS:
+            continue
         nearest = difflib.get_close_matches(key.strip().lower(), missing, n=1)
-        if key not in FIELDS and nearest:
+        if nearest:
             return f"unknown key {key!r}; did you mean {nearest[0]!r}? (keys are {', '.join(FIELDS)})"
     return None
 

@@ -1,13 +1,15 @@
-"""A relation model that loads at its first pair, so that `roam list` never pays for torch."""
+"""The manager of a command: an adapter loads at its first pair, so that `roam list` never pays for torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from roam.backends import plan_backend
-from roam.managers import adapter_folder, load_manager
+from roam.cascade import PREFIX
+from roam.fusion import DeterministicFuser
+from roam.managers import REMOTE, Manager, adapter_folder, load_manager
 from roam.records import Pair
 from roam.relations import Relation
 
@@ -16,6 +18,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roam.interfaces import RelationModel
+
+
+class Chosen(NamedTuple):
+    """What a store is opened with."""
+
+    manager: Manager
+    fusion: str
+
+
+def choose_manager(name: str, *, base: str | None = None, backend: str | None = None) -> Chosen:
+    """The manager called `name`, as `load_manager` understands it.
+
+    A cascade loads at once: its digest is that of the models that it has. Raises what `load_manager` raises.
+    """
+    if name in REMOTE:
+        return Chosen(load_manager(name), "manager")
+    if name.startswith(PREFIX):
+        return Chosen(load_manager(name, base=base, backend=backend), "auto")
+    return Chosen(Manager(LazyRelationModel(name, base=base, backend=backend), DeterministicFuser()), "auto")
 
 
 class LazyRelationModel:

@@ -15,11 +15,13 @@ from roam.validation import clean_user
 
 if TYPE_CHECKING:
     from roam.cli import ManagerLoader, MemoryFactory
-    from roam.interfaces import RelationModel
+    from roam.cli_manager import Chosen
 
 
 def serve(args: argparse.Namespace, open_memory: MemoryFactory | None, load_manager: ManagerLoader) -> int:
     """Serve until a signal says stop; bad settings end it before a model is loaded."""
+    from roam.cli_manager import Chosen, choose_manager
+    from roam.managers import Manager
     from roam.server import Settings, create_app
     from roam.server.passes import SharedPasses
     from roam.server.run import listen, make_server, warm_up
@@ -40,8 +42,9 @@ def serve(args: argparse.Namespace, open_memory: MemoryFactory | None, load_mana
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     export_from_environment()
     if open_memory is None:
-        model = SharedPasses(_lazy_model(args))
-        open_memory = _opener(model)
+        manager, fusion = choose_manager(args.manager, base=args.base, backend=args.backend)
+        model = SharedPasses(manager.relation_model)
+        open_memory = _opener(Chosen(Manager(model, manager.fuser), fusion))
     else:
         model = SharedPasses(load_manager().relation_model)
     app = create_app(open_memory, model, settings)
@@ -89,10 +92,13 @@ def key(args: argparse.Namespace, open_memory: MemoryFactory | None, load_manage
 
 def mcp(args: argparse.Namespace, open_memory: MemoryFactory | None, load_manager: ManagerLoader) -> int:
     """Speak the Model Context Protocol on standard input and output, for the memory of one user."""
+    from roam.cli_manager import choose_manager
     from roam.server.mcp_server import make_server
 
     user = clean_user(args.user)
-    memory = (open_memory or _opener(_lazy_model(args)))(args.db)
+    if open_memory is None:
+        open_memory = _opener(choose_manager(args.manager, base=args.base, backend=args.backend))
+    memory = open_memory(args.db)
     try:
         make_server(memory, user=user, read_only=args.read_only).run("stdio")
     finally:
@@ -100,16 +106,10 @@ def mcp(args: argparse.Namespace, open_memory: MemoryFactory | None, load_manage
     return 0
 
 
-def _lazy_model(args: argparse.Namespace) -> RelationModel:
-    from roam.cli_manager import LazyRelationModel
-
-    return LazyRelationModel(args.manager, base=args.base, backend=args.backend)
-
-
-def _opener(model: RelationModel) -> MemoryFactory:
+def _opener(chosen: Chosen) -> MemoryFactory:
     from roam.memory import Memory
 
-    return lambda path: Memory.open(path, manager=model)
+    return lambda path: Memory.open(path, manager=chosen.manager, fusion=chosen.fusion)
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace, MemoryFactory | None, ManagerLoader], int]] = {

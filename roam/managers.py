@@ -43,6 +43,22 @@ def adapter_folder(name: str | Path) -> Path:
     return folder
 
 
+REMOTE = ("prompted", "served")
+"""Names of managers that ask a server: they need no adapter here, and bring a fuser of their own or none."""
+
+
+def adapters_of(name: str, backend: str | None = None) -> list[tuple[str, str | None]]:
+    """The adapters that a manager's name stands for, each with its backend; `InputError` for a cascade of no such form.
+
+    None for those that ask a server, two for a cascade, which names its own backends.
+    """
+    from roam.cascade import PREFIX, parse_cascade
+
+    if name in REMOTE:
+        return []
+    return parse_cascade(name)[0] if name.startswith(PREFIX) else [(name, backend)]
+
+
 def load_manager(
     name: str | Path = "pretrained", *, base: str | Path | None = None, backend: str | None = None
 ) -> Manager:

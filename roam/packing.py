@@ -72,8 +72,10 @@ class Packer:
         def fits(text: str) -> bool:
             return self._embedder.count_tokens(text) <= tokens
 
-        wordings = [view] if fits(view) else [view, shorten(view, fits), atomic]
-        return next(filter(fits, wordings), None) or min(wordings, key=self._embedder.count_tokens)
+        if fits(view):
+            return view
+        shorter = (shorten(view, fits), atomic)
+        return next(filter(fits, shorter), None) or min((view, *shorter), key=self._embedder.count_tokens)
 
     def _append(self, hit: Hit, text: str, tokens: int) -> None:
         self._used += tokens + (self._separator if self.hits else 0)

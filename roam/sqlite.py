@@ -140,11 +140,12 @@ class SqliteDatabase(Database):
 def connect(path: str, *, embedder_digest: str, dimension: int, rebind: bool = False) -> apsw.Connection:
     """Open or create the file at `path` (":memory:" for one that is not kept) and bring its schema up to date."""
     _check_path(path)
-    _make_private(path)
     try:
+        _make_private(path)
         db = apsw.Connection(path)
-    except apsw.Error as error:
-        raise StoreError(f"cannot open {path!r}: {error}. Give a path in a folder you can write to") from error
+    except (apsw.Error, OSError) as error:
+        told = getattr(error, "strerror", None) or error
+        raise StoreError(f"cannot open {path!r}: {told}. Give a path in a folder you can write to") from error
     try:
         db.set_busy_timeout(BUSY_TIMEOUT_MS)
         _refuse_foreign(db, path)
@@ -211,13 +212,8 @@ def _make_private(path: str) -> None:
     """Create a new store's file for its owner alone; SQLite gives its journal the same permissions."""
     if path == ":memory:":
         return
-    try:
+    with suppress(FileExistsError):  # whoever shares a store with a group has said so on its file
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        pass  # whoever shares a store with a group has said so on its file
-    except OSError as error:
-        told = error.strerror or error
-        raise StoreError(f"cannot open {path!r}: {told}. Give a path in a folder you can write to") from error
 
 
 def _value(db: apsw.Connection, pragma: str) -> int:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from roam.arguments import ArgumentParser
 from roam.errors import InputError, RoamError
 from roam.server.settings import is_loopback
 
@@ -132,16 +133,21 @@ class Client(threading.Thread):
         return missing
 
 
+def check_limits(clients: int, requests: int, seconds: float) -> None:
+    """`InputError` for a load that is none."""
+    if clients < 1 or requests < clients or not seconds > 0:
+        raise InputError(
+            f"{clients} clients, {requests} requests, {seconds} s: give 1 client or more, a request each, and some time"
+        )
+
+
 def run_load(url: str, *, clients: int, requests: int, seconds: float, key: str | None = None) -> dict[str, object]:
     """Put load on a server of this machine and return what was measured.
 
     Raises:
         InputError: an address that is not this machine's.
     """
-    if clients < 1 or requests < clients or not seconds > 0:
-        raise InputError(
-            f"{clients} clients, {requests} requests, {seconds} s: give 1 client or more, a request each, and some time"
-        )
+    check_limits(clients, requests, seconds)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or 80
@@ -213,7 +219,7 @@ def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Measure, print a line each, and return 1 when a fact was lost or a request failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", help="a server of this machine (default: start one)")
     parser.add_argument("--key", help="an API key for all users, where the server asks for one")
     parser.add_argument("--clients", type=int, default=16, help="connections at once (default: %(default)s)")
@@ -229,6 +235,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.url:
             report = run_load(args.url, key=args.key, **limits)
         else:
+            check_limits(**limits)  # before a server is started for it
             with own_server() as url:
                 report = run_load(url, **limits)
     except (RoamError, OSError) as error:

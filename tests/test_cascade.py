@@ -115,3 +115,17 @@ def test_swaps_are_judged_at_low_margins_alone(adapter: Path) -> None:
     assert batches == [pairs, [Pair(p.new, p.old) for p, one in zip(pairs, sure, strict=True) if not one]]
     assert 0 < len(batches[1]) < len(pairs)
     assert np.array_equal(found[sure], once[sure])
+
+
+def test_commands_choose_the_manager_that_they_are_told(adapter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from roam.cli_manager import LazyRelationModel, choose_manager
+
+    plain = choose_manager(str(adapter))
+    assert isinstance(plain.manager.relation_model, LazyRelationModel)
+    assert plain.fusion == "auto"
+    chosen = choose_manager(f"cascade:{adapter}@torch,{adapter}@torch,0.9")
+    assert isinstance(chosen.manager.relation_model, CascadeRelationModel)
+    with pytest.raises(InputError, match="name a backend for each model"):
+        choose_manager(f"cascade:{adapter},{adapter},0.9", backend="torch")
+    monkeypatch.setattr("roam.cli_manager.load_manager", lambda name: name)
+    assert choose_manager("served") == ("served", "manager")

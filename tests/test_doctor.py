@@ -119,3 +119,40 @@ def test_a_database_out_of_reach_is_a_fault_with_its_remedy(capsys: pytest.Captu
     assert row["ok"] is False
     assert "correct --db" in row["detail"]
     assert "secret" not in row["detail"]
+
+
+@pytest.mark.unit
+def test_no_address_gives_a_password_away(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    for url, remedy in (("mysql://me:secret@h/db", "not supported"), ("postgresql://me:se%cret@h/db", "correct --db")):
+        row = checks(capsys, "--db", url)["store"]
+        assert (row["ok"], remedy in row["detail"]) == (False, True)
+        assert "cret" not in row["detail"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("columns", ["key text, value text", "entry text"])
+def test_a_database_of_another_program_is_a_fault(
+    columns: str, postgres: Schemas, capsys: pytest.CaptureFixture[str]
+) -> None:
+    postgres.administer(f"CREATE SCHEMA doctor_test AUTHORIZATION {ROLE}")
+    try:
+        postgres.administer(f"CREATE TABLE doctor_test.meta ({columns})")
+        postgres.administer(f"ALTER TABLE doctor_test.meta OWNER TO {ROLE}")
+        row = checks(capsys, "--db", postgres.url("doctor_test"))["store"]
+        assert (row["ok"], "of another program" in row["detail"]) == (False, True)
+    finally:
+        postgres.administer("DROP SCHEMA doctor_test CASCADE")
+
+
+@pytest.mark.unit
+def test_managers_without_an_adapter_of_their_own_are_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "asks a server" in checks(capsys, "--manager", "served")["adapter"]["detail"]
+    assert checks(capsys, "--manager", "cascade:fast")["adapter"]["ok"] is False
+    argv = ["doctor", "--json", "--manager", "cascade:fast@torch,accurate@torch,0.5"]
+    main(argv, manager_loader=lambda: Manager(ScriptedRelations(), DeterministicFuser()))
+    details = [row["detail"] for row in json.loads(capsys.readouterr().out) if row["check"] == "adapter"]
+    assert [detail.partition(":")[0] for detail in details] == ["fast", "accurate"]
+    bases = cli_doctor.needed_bases("cascade:fast,accurate,0.5")
+    assert {name.rpartition("/")[2] for name in bases} == {"all-MiniLM-L6-v2", "all-mpnet-base-v2"}
+    assert len(cli_doctor.needed_bases("prompted")) == 1

@@ -83,3 +83,12 @@ def test_a_connection_that_breaks_is_counted_as_a_failure(load_test: ModuleType)
         port = deaf.getsockname()[1]
     report = load_test.run_load(f"http://127.0.0.1:{port}", clients=2, requests=4, seconds=5)
     assert (report["add"]["failed"], report["search"]["failed"], report["acknowledged"]) == (2, 2, 0)
+
+
+@pytest.mark.unit
+def test_a_load_that_is_none_starts_no_server(
+    load_test: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(load_test, "own_server", lambda: pytest.fail("a server was started"))
+    assert load_test.main(["--clients", "0"]) == 2
+    assert "1 client or more" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from roam.errors import ConfigError, StoreError
+from roam.errors import ConfigError, LLMError, StoreError
 from roam.server import Settings
 from roam.server.keys import add_key
 from roam.server.limits import Waiting
@@ -139,6 +139,17 @@ def test_a_failure_is_told_by_its_number_only(tmp_path: Path, caplog: pytest.Log
     assert reply.json()["request_id"] == reply.headers["x-request-id"]
     assert "default-src 'none'" in reply.headers["content-security-policy"]
     assert reply.json()["request_id"] in caplog.text
+
+
+@pytest.mark.integration
+def test_a_model_server_out_of_reach_is_no_fault_of_the_request(tmp_path: Path) -> None:
+    class Gone(ScriptedRelations):
+        def predict_proba(self, pairs: Any) -> Any:
+            raise LLMError("http://model.internal:8000/v1 does not answer")
+
+    with client_of(make_app(tmp_path, Gone())) as client:
+        reply = client.post("/v1/relations", json={"pairs": [{"old": DOG, "new": LYON}]})
+    assert (reply.status_code, reply.json()["error"]) == (503, "LLMError")
 
 
 @pytest.mark.integration

@@ -18,9 +18,9 @@ from typing import Any
 
 from roam.cli_input import SQLITE_HEADER, FactFile, collect_facts, read_content
 from roam.errors import DataError
+from roam.integrations.mem0_arguments import SCOPES
 
 _SQL = "SELECT id, memory_id, new_memory, event, created_at, updated_at FROM history ORDER BY rowid"
-SCOPES = ("user_id", "agent_id", "run_id")
 
 
 def read_mem0(name: str, *, user: str | None = None) -> FactFile:

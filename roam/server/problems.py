@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, Field
 
-from roam.errors import AdapterError, BaseModelError, ConfigError, ExportError, NotFoundError, RoamError, StoreError
+from roam.errors import (
+    AdapterError,
+    BaseModelError,
+    ConfigError,
+    ExportError,
+    LLMError,
+    NotFoundError,
+    RoamError,
+    StoreError,
+)
 
 
 class Problem(BaseModel):
@@ -86,6 +95,7 @@ STATUSES: Sequence[tuple[type[RoamError], int]] = (
     (AdapterError, 503),
     (BaseModelError, 503),
     (ExportError, 503),
+    (LLMError, 503),
     (ConfigError, 503),  # the key file was broken while the server ran
 )
 

@@ -28,9 +28,13 @@ class OpenStore:
 
     async def close(self) -> None:
         """Write what waits, then close both connections."""
-        await self.queue.close()
-        await self.reader.close()
-        await self.writer.close()
+        try:
+            await self.queue.close()
+        finally:
+            try:
+                await self.reader.close()
+            finally:
+                await self.writer.close()
 
 
 class Stores:
